@@ -12,12 +12,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// allocateEIP decides on which subnet an EIp's address is, and what it still waits for.
+// allocateEIP chooses the subnet for an EIp's address, and returns what the EIp still waits for.
 func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
 	e.ovnEipName = c.ovnEipName(e)
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	if e.StatusAddress.IsValid() && c.hasLostAddress(e, asked) {
-		e.StatusAddress = have.RequestedAddress // somebody has written into the status while it was being made again
+		e.StatusAddress = have.RequestedAddress // the status was overwritten while the OvnEip was being recreated
 	}
 	if c.hasLostAddress(e, asked) {
 		e.StatusAddress = netip.Addr{}
@@ -31,7 +31,7 @@ func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, res
 	}
 	if e.ExistingOvnEip != "" {
 		if c.isDefaultEIP(e) && e.StatusAddress.IsValid() && !have.Address.IsValid() {
-			asked[e.StatusAddress] = e // the port gets it again
+			asked[e.StatusAddress] = e // the router port gets it back
 		}
 		resolved, waiting = c.resolveChildEIP(e, have)
 		return accepted, resolved, waiting
@@ -50,8 +50,8 @@ func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, res
 	return accepted, resolved, firstProblem(full, c.checkOvnEipReady(e, have))
 }
 
-// resolveChildEIP is an EIp that stands for an OvnEip that is there for another reason. It has to be the project's own:
-// ovnEips have no namespace, and the address of another project would do a tenant no good.
+// resolveChildEIP resolves an EIp that refers to an existing OvnEip (spec.childRef). The OvnEip has to belong to the
+// project: OvnEips have no namespace, and a tenant could not use the address of another project.
 func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, waiting intent.Finding) {
 	if !c.ownsOvnEip(e, have) && !c.standsForDefaultPort(e) {
 		e.address = netip.Addr{}
@@ -78,8 +78,8 @@ func (c *compiler) resolveChildEIP(e *eip, have snapshot.OvnEip) (resolved, wait
 	return resolved, waiting
 }
 
-// ownsOvnEip says whether the OvnEip that an EIp names is its namespace's own. A project has one namespace. Of the
-// management VPC's, a namespace has those that its EIps asked for.
+// ownsOvnEip reports whether the OvnEip that an EIp refers to belongs to the EIp's namespace. A project has one
+// namespace. In the management VPC, a namespace owns the OvnEips that were created for its EIps.
 func (c *compiler) ownsOvnEip(e *eip, have snapshot.OvnEip) bool {
 	if c.w.Management == nil {
 		return have.Owned
@@ -89,7 +89,7 @@ func (c *compiler) ownsOvnEip(e *eip, have snapshot.OvnEip) bool {
 	})
 }
 
-// describeScope is what a namespace is called where addresses are counted.
+// describeScope names the unit that addresses belong to, for messages.
 func (c *compiler) describeScope(namespace string) string {
 	if c.w.Management == nil {
 		return "this project"
@@ -97,18 +97,18 @@ func (c *compiler) describeScope(namespace string) string {
 	return "namespace " + namespace
 }
 
-// standsForDefaultPort says whether an EIp stands for the way out, whose OvnEip may not be there yet.
+// standsForDefaultPort reports whether an EIp represents the default egress address, whose OvnEip may not exist yet.
 func (c *compiler) standsForDefaultPort(e *eip) bool {
 	return c.project.isActive() && c.project.defaultNetwork != nil &&
 		e.ExistingOvnEip == c.externalPortName(c.project.defaultNetwork.Subnet)
 }
 
-// checkMembership says whether the namespace is that of a project that can have addresses.
+// checkMembership checks that the namespace belongs to a project that can have addresses.
 func (c *compiler) checkMembership() intent.Finding {
 	switch p := c.project; {
 	case p == nil:
 		return intent.Finding{Reason: intent.NoProject, Message: fmt.Sprintf(
-			"namespace %s belongs to no Project; create this in a project's namespace", c.w.Shard)}
+			"namespace %s does not belong to a Project; create the object in a project's namespace", c.w.Shard)}
 	case p.Deleting:
 		return intent.Finding{Reason: intent.ProjectDeleting, Message: fmt.Sprintf("%s is being deleted", p.key)}
 	case !p.accepted.OK():
@@ -128,9 +128,9 @@ func checkMalformed(m snapshot.Malformed) intent.Finding {
 	return intent.Finding{Reason: intent.Malformed, Message: string(m)}
 }
 
-// chooseSubnet is the subnet for an EIp's address: the one it has an address on; the one that has the wanted address;
-// or, of those of the network, the default network's, then one that the router has a port on, then the one with most
-// free addresses.
+// chooseSubnet returns the subnet for an EIp's address, in this order: the subnet it has an address on; the subnet that
+// contains the requested address; of the network's subnets the one of the default network, one that the router has a
+// port on, the one with most free addresses.
 func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.ExternalSubnet, resolved,
 	waiting intent.Finding,
 ) {
@@ -163,8 +163,8 @@ func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.Exter
 	), resolved, waiting
 }
 
-// currentSubnet is the subnet that an EIp is on, or was on when somebody deleted its OvnEip. It stays there, whatever
-// the type of the subnet and the default type are by now.
+// currentSubnet returns the subnet that an EIp is on, or was on when its OvnEip was deleted. The EIp keeps it even if
+// the subnet's type or the default type has changed since.
 func (c *compiler) currentSubnet(e *eip, have snapshot.OvnEip) *snapshot.ExternalSubnet {
 	if x := c.externalByName(have.Subnet); x != nil && !x.HasIPv6 && have.Exists && have.Owned &&
 		(have.Ready || x.Free > 0) {
@@ -179,7 +179,7 @@ func (c *compiler) currentSubnet(e *eip, have snapshot.OvnEip) *snapshot.Externa
 	return nil
 }
 
-// candidateSubnets is the subnets of the network that an EIp names, or of the default type.
+// candidateSubnets returns the subnets of the network that an EIp names, or of the default type.
 func (c *compiler) candidateSubnets(e *eip) ([]*snapshot.ExternalSubnet, intent.Finding) {
 	if e.Network == "" && e.Type == "" {
 		return c.resolveSubnets(c.defaultNetworkType(c.w.Config.DefaultEIpType), "", e.Namespace)
@@ -187,8 +187,8 @@ func (c *compiler) candidateSubnets(e *eip) ([]*snapshot.ExternalSubnet, intent.
 	return c.resolveSubnets(e.Type, e.Network, e.Namespace)
 }
 
-// resolveSubnets is the subnets of the network of a name, and without a name of those of a type, as far as they admit a
-// namespace.
+// resolveSubnets returns the subnets of the named network, or without a name those of a type, that admit a namespace
+// and have IPv4 only.
 func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.ExternalSubnet, intent.Finding) {
 	kind, fits := "type", func(x snapshot.ExternalSubnet) bool { return x.Type == of }
 	if name != "" {
@@ -211,13 +211,13 @@ func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.Exter
 	return usable, intent.Finding{}
 }
 
-// defaultNetworkType is the type of network for what names none.
+// defaultNetworkType returns the network type for objects that name none.
 func (c *compiler) defaultNetworkType(configured string) string {
 	if configured != "" {
 		return configured
 	}
 	if found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Default }); len(found) > 0 {
-		// by name: the default must not follow the number of free addresses
+		// by name: the default must not depend on the number of free addresses
 		return slices.MinFunc(found, func(a, b *snapshot.ExternalSubnet) int {
 			return strings.Compare(a.Subnet, b.Subnet)
 		}).Type
@@ -228,7 +228,8 @@ func (c *compiler) defaultNetworkType(configured string) string {
 	return ""
 }
 
-// requiredAddress is the address that an EIp must have: the one it asks for, the one it has, or the one it had.
+// requiredAddress returns the address that an EIp must have: the requested one, the current one, or the one in its
+// status.
 func (e *eip) requiredAddress() netip.Addr {
 	for _, a := range []netip.Addr{e.Address, e.address, e.StatusAddress} {
 		if a.IsValid() {
@@ -238,8 +239,9 @@ func (e *eip) requiredAddress() netip.Addr {
 	return netip.Addr{}
 }
 
-// hasLostAddress says whether somebody else has the address that an EIp had, or no network gives it: somebody wrote it
-// into the status. It can have another one, unless it asks for that.
+// hasLostAddress reports whether the address in an EIp's status is not the EIp's: another object holds it, or no
+// network can assign it, because somebody wrote it into the status. The EIp may then get another address, unless its
+// spec requests this one.
 func (c *compiler) hasLostAddress(e *eip, asked map[netip.Addr]*eip) bool {
 	h, held := c.w.AddressOwners[e.StatusAddress]
 	given := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
@@ -248,7 +250,7 @@ func (c *compiler) hasLostAddress(e *eip, asked map[netip.Addr]*eip) bool {
 	return !given || asked[e.StatusAddress] != nil || (held && h.OvnEip != e.ovnEipName)
 }
 
-// claimAddress says whether nobody else has the address that an EIp must have.
+// claimAddress checks that no other object holds the address that an EIp must have, and claims it.
 func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Finding {
 	want := e.requiredAddress()
 	if !want.IsValid() {
@@ -256,13 +258,14 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 	}
 	if !isAllocatable(e.external, want) {
 		return intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-			"%s can't be given by this network, whose subnet %s has %s with gateway %s; ask for another address", want,
+			"%s can't be assigned: subnet %s has %s with gateway %s; request another address", want,
 			e.external.Subnet, e.external.Prefix, e.external.Gateway)}
 	}
 	if !c.mayHoldAddress(e, e.external, want) {
 		return intent.Finding{Reason: intent.AddressReserved, Message: fmt.Sprintf(
-			"%s is reserved: it is in excludeIps of Subnet %s, which the operator keeps for others on that network; ask for another address, or for any, "+
-				"or ask the operator to take it out of excludeIps", want, e.external.Subnet)}
+			"%s is reserved for other hosts on the network: it is in excludeIps of Subnet %s; "+
+				"request another address, omit it to get any, or ask the operator to remove it from excludeIps",
+			want, e.external.Subnet)}
 	}
 	if other := asked[want]; other != nil {
 		who := "an EIp of another namespace"
@@ -271,7 +274,7 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		}
 		return intent.Finding{
 			Reason:  intent.AddressTaken,
-			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+			Message: fmt.Sprintf("%s is held by %s; request another address, or omit it to get any", want, who),
 		}
 	}
 	if h, held := c.w.AddressOwners[want]; held && h.OvnEip != e.ovnEipName {
@@ -282,49 +285,49 @@ func (c *compiler) claimAddress(e *eip, asked map[netip.Addr]*eip) intent.Findin
 		case h.Shard == c.w.Shard:
 			who = "OvnEip " + h.OvnEip + " of this project"
 		case h.Shard == "":
-			who = "an OvnEip that the operator made"
+			who = "an OvnEip that the operator created"
 		}
 		return intent.Finding{
 			Reason:  intent.AddressTaken,
-			Message: fmt.Sprintf("%s is held by %s; ask for another address, or for any", want, who),
+			Message: fmt.Sprintf("%s is held by %s; request another address, or omit it to get any", want, who),
 		}
 	}
 	asked[want] = e
 	return intent.Finding{}
 }
 
-// mayHoldAddress says whether an EIp may have an address of a subnet. Kube-OVN gives also what excludeIps reserves to
-// whoever asks for it: those are the addresses of routers, DNS servers and other hosts on the wire. An EIp that holds
-// such an address keeps it, because operators exclude addresses later, too. Only an OvnEip of ours to which Kube-OVN
-// gave the address proves that: a user may have written the EIp's status. An address that all projects share is for the
-// namespace that the operator names.
+// mayHoldAddress reports whether an EIp may have an address of a subnet. Kube-OVN also assigns addresses in excludeIps
+// when they are requested explicitly; those belong to routers, DNS servers and other hosts on the wire. An EIp that
+// holds such an address keeps it, because operators may exclude addresses later. Only an OvnEip owned by this shard to
+// which Kube-OVN assigned the address proves that; a user may have written the EIp's status. A shared address is
+// available to the namespace that the operator names.
 func (c *compiler) mayHoldAddress(e *eip, x *snapshot.ExternalSubnet, a netip.Addr) bool {
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	holds := have.Exists && have.Owned && have.Address == a
 	return isAllocatable(x, a) && (holds || !x.IsReserved(a) || x.GrantsAddress(a, e.Namespace))
 }
 
-// isAllocatable says whether Kube-OVN's IPAM can give an address of a subnet: not the first and the last one, nor the
+// isAllocatable reports whether Kube-OVN's IPAM can assign an address of a subnet: any but the first, the last and the
 // gateway's.
 func isAllocatable(x *snapshot.ExternalSubnet, a netip.Addr) bool {
 	within := x.Prefix.Masked()
 	return within.Contains(a) && a != x.Gateway && within.Contains(a.Next()) && within.Contains(a.Prev())
 }
 
-// checkOvnEipReady is what an EIp still waits for.
+// checkOvnEipReady returns what an EIp still waits for.
 func (c *compiler) checkOvnEipReady(e *eip, have snapshot.OvnEip) intent.Finding {
 	switch {
 	case have.Deleting && !e.Deleting:
 		return intent.Finding{
 			Reason:  intent.BeingDeleted,
-			Message: fmt.Sprintf("OvnEip %s is being deleted; it is made again with the same address", e.ovnEipName),
+			Message: fmt.Sprintf("OvnEip %s is being deleted; it will be recreated with its address", e.ovnEipName),
 		}
 	case e.external.Free <= 0 && !have.Ready:
 		return poolExhausted([]*snapshot.ExternalSubnet{e.external})
 	case !have.Ready || !have.Address.IsValid():
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has given OvnEip %s no address yet", e.ovnEipName),
+			Message: fmt.Sprintf("Kube-OVN has not assigned an address to OvnEip %s yet", e.ovnEipName),
 		}
 	case !c.isConnected(e.external.Subnet) && !c.checkGatewayNodes().OK():
 		return c.checkGatewayNodes()
@@ -333,7 +336,7 @@ func (c *compiler) checkOvnEipReady(e *eip, have snapshot.OvnEip) intent.Finding
 	}
 }
 
-// poolExhausted is the finding that no subnet has an address left, with their numbers.
+// poolExhausted returns the finding that no subnet has a free address, with the numbers of each.
 func poolExhausted(found []*snapshot.ExternalSubnet) intent.Finding {
 	var pools []string
 	for _, x := range found {

@@ -11,9 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// emitAllowLists wants the rules that keep a project's connections with the outside to its allow-lists. They are where
-// connections are tracked, at the ports of its pods: packets of the other direction pass without being looked at, and
-// so replies do. What pods send each other does not come from the router, and is for the project's own prefix.
+// emitAllowLists adds the ACLs that restrict a project's external connections to its allow-lists. They apply where
+// connections are tracked, at the ports of the pods, so replies pass: packets in the other direction are not matched.
+// Traffic between pods does not come from the router, and its destination is the project's own prefix.
 func (c *compiler) emitAllowLists() {
 	p := c.project
 	if !p.isActive() || c.w.Management != nil || !p.ipv4Prefix().IsValid() {
@@ -25,54 +25,54 @@ func (c *compiler) emitAllowLists() {
 		return
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, p.ref()) }
-	group, legs := ownership.SourceRangePortGroup(c.routerSwitchPort()), c.activeReturnPorts()
+	group, returnPorts := ownership.SourceRangePortGroup(c.routerSwitchPort()), c.activeReturnPorts()
 	row(intent.PortGroup{Name: group, Ports: c.routerSwitchPort()})
-	if len(legs) == 0 { // OVN tracks connections of a switch that has such a rule; legs have some
+	if len(returnPorts) == 0 { // this ACL makes OVN track connections on the switch; return ports have such ACLs
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelLastTier, Action: "allow-related",
 			Match: fmt.Sprintf("inport == %q && ip", c.routerSwitchPort()),
 		})
 	}
 	if p.IngressAllowList.RestrictsAny() {
-		c.emitIngressACLs(group, legs, row)
+		c.emitIngressACLs(group, returnPorts, row)
 	}
 	if p.EgressAllowList.RestrictsAny() {
-		c.emitEgressACLs(group, legs, row)
+		c.emitEgressACLs(group, returnPorts, row)
 	}
 }
 
-// emitIngressACLs wants the rules on what comes from the router: by its usual port, and by the legs of other networks.
-func (c *compiler) emitIngressACLs(group string, legs []*returnPort, row func(intent.Row)) {
+// emitIngressACLs adds the ACLs for packets from the router, through its usual port and through the return ports.
+func (c *compiler) emitIngressACLs(group string, returnPorts []*returnPort, row func(intent.Row)) {
 	set := ownership.AllowListAddressSet(c.w.Shard, "ingress")
 	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
 	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.IngressAllowList.Prefixes,
 		c.projectExternalIPs(), own)})
-	doors := []string{c.routerSwitchPort()}
-	for _, l := range legs {
-		doors = append(doors, l.switchPort)
+	switchPorts := []string{c.routerSwitchPort()}
+	for _, l := range returnPorts {
+		switchPorts = append(switchPorts, l.switchPort)
 	}
-	for _, door := range doors {
+	for _, port := range switchPorts {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-			Match: fmt.Sprintf("inport == %q && ip4.src == $%s", door, set),
+			Match: fmt.Sprintf("inport == %q && ip4.src == $%s", port, set),
 		})
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority, Action: "drop",
-			Match: fmt.Sprintf("inport == %q && ip4", door),
+			Match: fmt.Sprintf("inport == %q && ip4", port),
 		})
 	}
 }
 
-// multicastAndBroadcast are the addresses that stay on the switch: multicast and broadcast.
+// multicastAndBroadcast are destinations that never leave the switch.
 var multicastAndBroadcast = []netip.Prefix{
 	netip.MustParsePrefix("224.0.0.0/4"),
 	netip.MustParsePrefix("255.255.255.255/32"),
 }
 
-// emitEgressACLs wants the rule on what pods send to the outside. Addresses of Services are translated only after it,
-// so those of the cluster pass. Replies that turn back into their leg come from the router, where nobody tracks them;
-// they have passed at their pod.
-func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(intent.Row)) {
+// emitEgressACLs adds the ACLs for packets that pods send to the outside. OVN translates Service addresses only after
+// these ACLs, so the cluster's prefixes are allowed. Replies that return through the hairpin port come from the router,
+// where connections are not tracked; they have already passed the ACLs at their pod.
+func (c *compiler) emitEgressACLs(group string, returnPorts []*returnPort, row func(intent.Row)) {
 	set := ownership.AllowListAddressSet(c.w.Shard, "egress")
 	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
 	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.EgressAllowList.Prefixes, c.projectExternalIPs(),
@@ -88,7 +88,7 @@ func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(int
 		Action:    "drop",
 		Match:     "ip4",
 	})
-	if len(legs) > 0 {
+	if len(returnPorts) > 0 {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
 			Match: fmt.Sprintf("inport == %q && ip", ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())),
@@ -96,14 +96,14 @@ func (c *compiler) emitEgressACLs(group string, legs []*returnPort, row func(int
 	}
 }
 
-// activeReturnPorts are the legs that have rules.
+// activeReturnPorts returns the return ports whose rows exist.
 func (c *compiler) activeReturnPorts() []*returnPort {
 	return slices.DeleteFunc(c.planReturnPorts(), func(l *returnPort) bool {
 		return !c.w.Engine.RouterPorts[l.externalPort]
 	})
 }
 
-// projectExternalIPs are the external addresses of the project, by which its pods reach each other from outside.
+// projectExternalIPs returns the external addresses of the project. Its pods reach each other through them.
 func (c *compiler) projectExternalIPs() (out []netip.Prefix) {
 	add := func(a netip.Addr) {
 		if a.Is4() {
@@ -121,18 +121,18 @@ func (c *compiler) projectExternalIPs() (out []netip.Prefix) {
 	return out
 }
 
-// checkAllowList is the finding that an allow-list can't be read, and so allows nobody.
+// checkAllowList returns the finding that an allow-list is malformed and therefore allows nothing.
 func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 	if l.Malformed == "" {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.AllowListMalformed, Message: fmt.Sprintf(
-		"the %s allow-list allows nobody, because it can't be read: %s; ask the operator to correct it", what,
+		"the %s allow-list is invalid and allows nothing: %s; ask the operator to correct it", what,
 		l.Malformed)}
 }
 
-// joinPrefixes are IPv4 prefixes in the order of their texts, with spaces between. One address is written as such: OVN
-// takes it for the same.
+// joinPrefixes formats IPv4 prefixes, sorted as text and separated by spaces. A single address is written without a
+// prefix length, which OVN treats as the same.
 func joinPrefixes(lists ...[]netip.Prefix) string {
 	var out []string
 	for _, p := range slices.Concat(lists...) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// selectBackends are where new connections to a port go: endpoints that are ready or, when none is, those that end and
-// still serve. The others only bring the connections to an end that they have.
+// selectBackends returns the endpoints that get new connections of a port: those that are ready or, if none is, those
+// that are terminating but still serving. The others are drained: they only keep their open connections.
 func (c *compiler) selectBackends(s *service, p snapshot.Port) (to, draining []netip.AddrPort) {
 	var serving []netip.AddrPort
 	for _, e := range c.endpointsForPort(s, p.Name) {
@@ -36,26 +36,27 @@ func (c *compiler) selectBackends(s *service, p snapshot.Port) (to, draining []n
 	return sortAddrPorts(to), sortAddrPorts(draining)
 }
 
-// sortAddrPorts is addresses and ports in order, each once.
+// sortAddrPorts sorts addresses and ports and removes duplicates.
 func sortAddrPorts(list []netip.AddrPort) []netip.AddrPort {
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	return slices.Compact(list)
 }
 
-// emitHealthChecks wants the health checks of a load balancer, and returns at which switch port each backend is, and
-// who asks it.
+// emitHealthChecks adds the health checks of a load balancer. It returns the IP-to-port mappings: the switch port of
+// each backend and the source address of its checks.
 func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	vips []intent.VIP,
 ) (probes []intent.IPPortMapping) {
-	asks := c.chooseProbeSource()
-	if !asks.IsValid() {
+	source := c.chooseProbeSource()
+	if !source.IsValid() {
 		s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
-			"subnet %s has no address left with which backends could be checked; use fewer networks, or a project with a larger subnet", c.subnetName())})
+			"subnet %s has no address left as source of health checks; "+
+				"use fewer networks, or a project with a larger subnet", c.subnetName())})
 		return nil
 	}
 	for _, v := range vips {
 		if v.Address.Addr() == s.drainAddress() {
-			continue // whoever brings connections to an end is not asked
+			continue // draining backends are not checked
 		}
 		c.out.AddRow(c.w.Shard, intent.LoadBalancerHealthCheck{
 			LoadBalancer: s.loadBalancerName(protocol), VIP: v.Address,
@@ -65,7 +66,7 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	}
 	for _, e := range s.Endpoints {
 		if port, known := c.findPodPort(s, e); known && c.checkEndpoint(s, e).OK() {
-			probes = append(probes, intent.IPPortMapping{Backend: e.Address, Port: port, Source: asks})
+			probes = append(probes, intent.IPPortMapping{Backend: e.Address, Port: port, Source: source})
 		}
 	}
 	slices.SortFunc(probes, func(a, b intent.IPPortMapping) int {
@@ -74,8 +75,8 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	return slices.CompactFunc(probes, func(a, b intent.IPPortMapping) bool { return a.Backend == b.Backend })
 }
 
-// findPodPort is the switch port of the pod that an endpoint is. Anybody may have written the endpoint: only a pod of
-// the Service's namespace that has the endpoint's address is one. Others are not checked.
+// findPodPort returns the switch port of the pod behind an endpoint. EndpointSlices are user input, so the pod must be
+// in the Service's namespace and have the endpoint's address. Other endpoints are not checked.
 func (c *compiler) findPodPort(s *service, e snapshot.Endpoint) (intent.PodPort, bool) {
 	if !slices.Contains(c.w.Pods[snapshot.PodKey(s.Namespace, e.TargetPod)], e.Address) {
 		return intent.PodPort{}, false
@@ -83,13 +84,13 @@ func (c *compiler) findPodPort(s *service, e snapshot.Endpoint) (intent.PodPort,
 	return intent.NewPodPort(s.Namespace, e.TargetPod)
 }
 
-// chooseProbeSource is the address with which backends are checked: of those that are kept for legs the last, which
-// legs take last.
+// chooseProbeSource returns the source address of health checks: the last free one of the addresses reserved for return
+// ports, which return ports take last.
 func (c *compiler) chooseProbeSource() netip.Addr {
 	for _, a := range slices.Backward(reservedAddresses(c.project.ipv4Prefix())) {
 		taken := c.isOccupied(a)
-		for _, leg := range c.w.Engine.ReturnPorts {
-			taken = taken || leg == a
+		for _, used := range c.w.Engine.ReturnPorts {
+			taken = taken || used == a
 		}
 		if !taken {
 			return a
@@ -98,31 +99,31 @@ func (c *compiler) chooseProbeSource() netip.Addr {
 	return netip.Addr{}
 }
 
-// emitSourceRanges wants the rules that let only clients of given ranges reach a Service: on the way from the network
-// to the router, and inside the project before the switch balances. It says whether they can be written: until then
-// nothing is balanced, or strangers would be first.
+// emitSourceRanges adds the ACLs that restrict a Service to its source ranges: on the path from the network to the
+// router, and inside the project before the switch's load balancing. It reports whether they can be written. Until then
+// the Service has no load balancer, or it would first be open to everybody.
 //
-// One rule passes the clients and another drops the rest. A single rule for everybody else, "!(ip4.src == {...})", is
-// no alternative: ovn-controller needs about five times as long for each further range, and minutes for eight.
+// One ACL passes the clients and another drops the rest. A single ACL with "!(ip4.src == {...})" is no alternative:
+// ovn-controller needs about five times as long for each further range, and minutes for eight.
 func (c *compiler) emitSourceRanges(s *service) bool {
 	if len(s.SourceRanges) == 0 {
 		return true
 	}
 	if !c.isConnected(s.eip.external.Subnet) {
-		return false // the EIp says so
+		return false // the EIp's conditions report it
 	}
 	clients := joinPrefixes(s.SourceRanges)
-	door := c.routerSwitchPortOn(s.eip.external.Subnet)
+	port := c.routerSwitchPortOn(s.eip.external.Subnet)
 	for _, at := range []struct {
 		port      string
 		direction intent.Direction
 		match     string
 	}{
-		{door, intent.ToLport, fmt.Sprintf("outport == %q && ", door)},
+		{port, intent.ToLport, fmt.Sprintf("outport == %q && ", port)},
 		{c.routerSwitchPort(), intent.FromLport, ""},
 	} {
 		group := ownership.SourceRangePortGroup(at.port)
-		// Several Services have the same group: it is the project's.
+		// Several Services share the group, so its origin is the project.
 		c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: at.port}, c.project.ref())
 		for _, p := range protocols {
 			if ports := s.joinPortNumbers(p); ports != "" {
@@ -132,7 +133,7 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 						PortGroup: group, Direction: at.direction, Priority: priority, Match: match, Action: action,
 					}, s.key.Ref())
 				}
-				if clients != "" { // none: ranges of IPv6 only
+				if clients != "" { // empty: all ranges are IPv6
 					rule(ownership.SourceRangePriority+1,
 						to+" && ip4.src == {"+strings.ReplaceAll(clients, " ", ", ")+"}", "pass")
 				}
@@ -143,7 +144,7 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 	return true
 }
 
-// joinPortNumbers are the ports of a protocol that a Service has.
+// joinPortNumbers formats the accepted ports of a Service for one protocol.
 func (s *service) joinPortNumbers(protocol intent.Protocol) string {
 	var out []string
 	for _, p := range s.Ports {

@@ -1,5 +1,5 @@
-// Package compile is every decision: the world of one VPC in, what should be written and what we think of each object
-// out.
+// Package compile is every decision of the controller: a snapshot of one shard in, the intent and a verdict for each
+// API object out. README.md in this directory describes the passes.
 package compile
 
 import (
@@ -12,52 +12,52 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Shard compiles the world of one VPC. It is total: any world gives an intent and a verdict for each object.
+// Shard compiles the snapshot of one VPC. It is total: any snapshot gives an intent and a verdict for each object.
 func Shard(world *snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	c := newCompiler(world)
 
-	c.selectProject()         // whose shard this is
-	c.selectServices()        // which Services are ours
-	c.emitProject()           // namespace, VPC, subnet
-	c.allocateEIPs()          // each EIp gets a network and an address
-	c.resolveFIPs()           // each FIp gets an EIp and a target
-	c.resolveServices()       // each Service gets an EIp and its ports
-	c.resolveEgressPolicies() // each EgressService and EgressRoute gets a network, an address and pods
-	c.attachNetworks()        // the router gets a port on each network that is used
-	c.emitDefaultEgress()     // SNAT and the default way out
-	c.emitHostAccess()        // or what the management VPC has instead
-	c.emitFloatingNAT()       // 1:1 NAT
-	c.emitLoadBalancers()     // load balancers
-	c.emitEgressIPs()         // what EgressIPs select
-	c.emitEgressPolicies()    // what EgressServices and EgressRoutes lead elsewhere
-	c.emitReturnPaths()       // replies leave by the network they came from
-	c.isolateMisplaced()      // pods on networks where they do not belong
-	c.emitTenantIsolation()   // other projects on networks that isolate them
-	c.emitAllowLists()        // with whom outside there may be connections
-	c.unblockDeletions()      // what Kube-OVN can't remove by itself
-	c.recordEIPHolders()      // who holds each EIp
-	c.emitFinalizers()        // finalizers
-	c.postponeAutodelete()    // which Services do not go by themselves yet
+	c.selectProject()         // choose the Project that owns the shard
+	c.selectServices()        // choose the Services that Sallyport serves
+	c.emitProject()           // namespace, Vpc, Subnet, NetworkAttachmentDefinition
+	c.allocateEIPs()          // subnet and address of each EIp
+	c.resolveFIPs()           // EIp and target of each FIp
+	c.resolveServices()       // EIp and ports of each Service
+	c.resolveEgressPolicies() // network, source address and pods of each EgressService and EgressRoute
+	c.attachNetworks()        // a router port on each external network in use
+	c.emitDefaultEgress()     // SNAT and default route
+	c.emitHostAccess()        // the management VPC instead: access to the hosts of one network
+	c.emitFloatingNAT()       // 1:1 NAT of FIps
+	c.emitLoadBalancers()     // OVN load balancers and companion objects of Services
+	c.emitEgressIPs()         // policies and links for pods that EgressIPs select
+	c.emitEgressPolicies()    // policies and SNAT of EgressServices and EgressRoutes
+	c.emitReturnPaths()       // replies leave through the network the request arrived on
+	c.isolateMisplaced()      // drop packets of pods on the wrong switch
+	c.emitTenantIsolation()   // drop packets from other projects on isolated networks
+	c.emitAllowLists()        // ACLs of the ingress and egress allow-lists
+	c.unblockDeletions()      // restore NAT rows without which Kube-OVN can't finish a deletion
+	c.recordEIPHolders()      // owners of each EIp, for its status
+	c.emitFinalizers()        // finalizers on the API objects
+	c.postponeAutodelete()    // keep idle Services until their autodelete time
 
 	return c.out, c.buildVerdicts()
 }
 
-// compiler is one run: the world, what was decided so far, and the intent that grows from it.
+// compiler holds one run: the snapshot, the decisions so far, and the intent under construction.
 type compiler struct {
 	w   *snapshot.VpcInput
 	out *intent.Intent
 
 	project         *project
-	eips            []*eip // in the order in which they are served
+	eips            []*eip // oldest first
 	eipsByKey       map[intent.ObjectKey]*eip
 	eipCount        map[string]int       // EIps that count for quotas, by namespace
-	ownCounted      []snapshot.MemberEIp // and as their organization counts them; nil: nobody has asked yet
+	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
-	podAddresses    map[string]map[netip.Addr]bool // their addresses, by namespace
-	foreignServices []*service                     // somebody else's, of which we have written the status
+	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
+	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
-	refusedProjects []intent.Verdict // of Projects that want a shard that is taken
+	refusedProjects []intent.Verdict // verdicts on Projects whose shard belongs to an older one
 }
 
 func newCompiler(w *snapshot.VpcInput) *compiler {
@@ -89,7 +89,7 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 	return c
 }
 
-// podsByNamespace are the addresses of pods, which are named namespace/name.
+// podsByNamespace groups the addresses of pods by namespace. Keys of pods are namespace/name.
 func podsByNamespace(pods map[string][]netip.Addr) map[string]map[netip.Addr]bool {
 	out := map[string]map[netip.Addr]bool{}
 	for name, addresses := range pods {
@@ -104,7 +104,7 @@ func podsByNamespace(pods map[string][]netip.Addr) map[string]map[netip.Addr]boo
 	return out
 }
 
-// sortByAge is objects by age, then by name: who came first is served first.
+// sortByAge sorts objects by age, then by name. Older objects have precedence.
 func sortByAge[T any](list []T, meta func(T) snapshot.Meta) []T {
 	return slices.SortedFunc(slices.Values(list), func(a, b T) int {
 		x, y := meta(a), meta(b)
@@ -113,7 +113,7 @@ func sortByAge[T any](list []T, meta func(T) snapshot.Meta) []T {
 	})
 }
 
-// buildVerdicts is what we think of each object, Projects first.
+// buildVerdicts returns the verdict on each object, Projects first.
 func (c *compiler) buildVerdicts() []intent.Verdict {
 	out := slices.Clone(c.refusedProjects)
 	if c.project != nil && c.w.Management == nil {
@@ -140,16 +140,19 @@ func (c *compiler) buildVerdicts() []intent.Verdict {
 	return out
 }
 
-// deletingFinding is the finding on an object that goes: what was made for it is in force no more, or only until it is
-// removed.
-func deletingFinding(goes bool) intent.Finding {
-	if !goes {
+// deletingFinding returns the finding on an object that is being deleted: whatever was created for it no longer works,
+// or only until it is removed.
+func deletingFinding(deleting bool) intent.Finding {
+	if !deleting {
 		return intent.Finding{}
 	}
-	return intent.Finding{Reason: intent.Deleting, Message: "what was made for the object is removed with it"}
+	return intent.Finding{
+		Reason:  intent.Deleting,
+		Message: "the object is being deleted; everything created for it is removed with it",
+	}
 }
 
-// firstProblem is the first finding that is not OK.
+// firstProblem returns the first finding that is not OK.
 func firstProblem(findings ...intent.Finding) intent.Finding {
 	for _, f := range findings {
 		if !f.OK() {

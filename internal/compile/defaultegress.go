@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// emitDefaultEgress makes what pods send to the outside leave by the project's default network with the address of the
-// router's port there.
+// emitDefaultEgress routes packets from pods to the outside through the project's default network, with the address of
+// the router's port there.
 func (c *compiler) emitDefaultEgress() {
 	p := c.project
 	if !p.isActive() || p.defaultNetwork == nil {
@@ -35,59 +35,60 @@ func (c *compiler) emitDefaultEgress() {
 		"ip4.dst == "+p.defaultNetwork.Prefix.Masked().String()), p.ref())
 }
 
-// isPortReady says whether the router's port on an external subnet has its address.
+// isPortReady reports whether the router's port on an external subnet has its address.
 func (c *compiler) isPortReady(subnet string) bool {
 	eip := c.w.Engine.OvnEips[c.externalPortName(subnet)]
 	return eip.Ready && !eip.Deleting
 }
 
 func (c *compiler) checkProjectReady() intent.Finding {
-	engine, way := c.w.Engine, c.project.defaultNetwork
-	port := engine.OvnEips[c.externalPortName(way.Subnet)]
+	engine, network := c.w.Engine, c.project.defaultNetwork
+	port := engine.OvnEips[c.externalPortName(network.Subnet)]
 	switch {
 	case !c.checkRebuild().OK():
 		return c.checkRebuild()
 	case !engine.Vpc.Ready:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made Vpc %s yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not created the router of Vpc %s yet", c.w.Shard),
 		}
 	case !engine.Subnet.Ready:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made Subnet %s yet", c.subnetName()),
+			Message: fmt.Sprintf("Kube-OVN has not created the switch of Subnet %s yet", c.subnetName()),
 		}
-	case c.w.Namespace.PodSubnet != "" && c.w.Namespace.PodSubnet != c.subnetName(): // Kube-OVN saw the namespace before the Subnet
+	// Kube-OVN processed the namespace before the Subnet.
+	case c.w.Namespace.PodSubnet != "" && c.w.Namespace.PodSubnet != c.subnetName():
 		return intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-			"Kube-OVN would still give pods in namespace %s addresses of Subnet %s; create them later", c.w.Shard,
-			c.w.Namespace.PodSubnet)}
+			"Kube-OVN would still assign addresses of Subnet %[2]s to pods in namespace %[1]s; create pods later",
+			c.w.Shard, c.w.Namespace.PodSubnet)}
 	case port.Deleting:
-		return beingDeletedFinding(intent.OvnEip, c.externalPortName(way.Subnet))
+		return beingDeletedFinding(intent.OvnEip, c.externalPortName(network.Subnet))
 	case engine.SnatRule.Deleting:
 		return beingDeletedFinding(intent.OvnSnatRule, c.w.Shard)
-	case !c.checkExternalPort(way.Subnet).OK():
-		return c.checkExternalPort(way.Subnet)
+	case !c.checkExternalPort(network.Subnet).OK():
+		return c.checkExternalPort(network.Subnet)
 	case c.project.ipv4Prefix().IsValid() && (!engine.SnatRule.Ready || engine.SnatRule.ExternalIP != port.Address):
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not carried out OvnSnatRule %s yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not applied OvnSnatRule %s yet", c.w.Shard),
 		}
 	default:
 		return intent.Finding{}
 	}
 }
 
-// emitDefaultSNAT wants the SNAT rule, and the NAT row that Kube-OVN makes of it.
+// emitDefaultSNAT adds the OvnSnatRule, and the NAT row that Kube-OVN creates from it.
 func (c *compiler) emitDefaultSNAT() {
 	p, have, name := c.project, c.w.Engine.SnatRule, c.externalPortName(c.project.defaultNetwork.Subnet)
 	port := c.w.Engine.OvnEips[name]
 	ready := port.Ready && c.isConnected(p.defaultNetwork.Subnet) && c.w.Engine.Subnet.Ready
 	if !p.ipv4Prefix().IsValid() || port.Deleting || c.failedWithoutAddress(name) || have.Stuck ||
 		(!ready && have.OvnEip != name) {
-		return // what is there stays while something is slow
+		return // keep the existing rule while something is slow
 	}
 	if have.ExternalIP.IsValid() && port.Address.IsValid() && have.ExternalIP != port.Address {
-		return // Kube-OVN reads a rule once: it has to go, and comes again with the port's new address
+		return // Kube-OVN reads a rule once: delete it, then recreate it with the port's new address
 	}
 	spec := kubeovn.OvnSnatRuleSpec{OvnEip: name, VpcSubnet: c.subnetName()}
 	c.out.AddObject(c.clusterKey(intent.OvnSnatRule, c.w.Shard),
@@ -97,19 +98,20 @@ func (c *compiler) emitDefaultSNAT() {
 	}
 }
 
-// The link of the router with itself. What is sent to hop leaves by the port and comes in again by the same port, whose
-// routing table is empty, so that only the prefixes of the router's own ports apply. It is needed because Kube-OVN
-// gives each VPC a route for its subnet's sources, which stock OVN prefers to the route of a connected prefix. Nobody
-// answers for hop, so its MAC address is written down.
+// The on-link loopback port, a router port linked to itself. A packet sent to onLinkNextHop leaves through the port and
+// enters the router again through the same port. The port's routing table is empty, so only the connected prefixes of
+// the router apply. It is needed because Kube-OVN adds to each VPC a source route for its subnet, which stock OVN
+// prefers to the route of a connected prefix. No host answers ARP for the next hop, so its MAC address is a static
+// binding.
 var (
 	onLinkNextHop = netip.MustParseAddr("169.254.90.2")
 	onLinkNetwork = netip.MustParsePrefix("169.254.90.1/30")
 )
 
-// emitOnLinkPort wants the link.
+// emitOnLinkPort adds the on-link loopback port.
 func (c *compiler) emitOnLinkPort() {
 	if c.w.Engine.RouterPorts == nil {
-		return // the router is not there yet
+		return // the router does not exist yet
 	}
 	name, by := ownership.OnLinkLoopbackPort(c.w.Shard), c.project.ref()
 	c.out.AddRow(c.w.Shard, intent.LogicalRouterPort{
@@ -119,23 +121,24 @@ func (c *compiler) emitOnLinkPort() {
 		by)
 }
 
-// onLinkPolicy is a policy that sends pods' packets to hosts on a connected prefix to those hosts, not to a gateway. It
-// names the inport, or it would catch the packets again when they come back in.
+// onLinkPolicy returns a policy that sends pods' packets to hosts on a connected prefix directly, not to a gateway. It
+// matches the inport, or it would match the packets again when they re-enter the router.
 func (c *compiler) onLinkPolicy(priority int, match string) intent.PolicyRoute {
 	return intent.ReroutePolicy(priority, fmt.Sprintf("inport == %q && %s", c.internalPortName(), match), onLinkNextHop)
 }
 
-// emitRouterPolicy wants a router policy: as an element of the Vpc, and as the row that Kube-OVN makes of it.
+// emitRouterPolicy adds a router policy: the entry of the Vpc's policyRoutes, and the row that Kube-OVN creates from
+// it.
 func (c *compiler) emitRouterPolicy(p intent.PolicyRoute, by state.Ref) {
-	key, element := p.ToVpcEntry(c.w.Shard)
-	c.out.AddVpcEntry(key, element, by)
+	key, entry := p.ToVpcEntry(c.w.Shard)
+	c.out.AddVpcEntry(key, entry, by)
 	if c.w.Engine.RouterPorts != nil {
 		c.out.AddRow(c.w.Shard, p.ToRouterPolicy(), by)
 	}
 }
 
-// emitStaticRoute wants a route of the router's main table.
+// emitStaticRoute adds a route of the router's main table.
 func (c *compiler) emitStaticRoute(r intent.StaticRoute) {
-	key, element := r.ToVpcEntry(c.w.Shard)
-	c.out.AddVpcEntry(key, element, c.project.ref())
+	key, entry := r.ToVpcEntry(c.w.Shard)
+	c.out.AddVpcEntry(key, entry, c.project.ref())
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Egress compiles what holds egress addresses: a router with a port for each address, the nodes that hold it, and a
-// link to each VPC whose pods leave with it. What a VPC has at its end of a link is Shard's business.
+// Egress compiles the VPC that holds all egress addresses: a router with a port for each address, the nodes that hold
+// it, and a link to each VPC whose pods use it. Shard compiles the other end of each link.
 func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
 	e := &egressCompiler{
 		w:             w,
@@ -27,25 +27,25 @@ func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
 		nodeByChassis: map[string]string{},
 		linkNetworks:  map[string]netip.Prefix{},
 	}
-	e.readRequests()       // which addresses are asked for, and whose network each is of
-	e.assignNodes()        // which node holds each
-	e.emitEgressRouter()   // the router, and addresses that nobody else gets
-	e.emitBFDSettings()    // how soon the death of a node is noticed
-	e.chooseLinkNetworks() // a network for each link
-	e.emitAddresses()      // ports, translations and routes
+	e.readRequests()       // requested addresses and their networks
+	e.assignNodes()        // node and standbys of each address
+	e.emitEgressRouter()   // the router, and an OvnEip that reserves each address
+	e.emitBFDSettings()    // BFD timers
+	e.chooseLinkNetworks() // transit network of each link
+	e.emitAddresses()      // ports, SNAT and routes
 	return e.out, e.buildVerdicts()
 }
 
-// egressCompiler is one run.
+// egressCompiler holds one run.
 type egressCompiler struct {
 	w             *snapshot.EgressInput
 	out           *intent.Intent
 	requests      []*egressIPRequest
-	nodeByChassis map[string]string       // by chassis
-	linkNetworks  map[string]netip.Prefix // of links, by port
+	nodeByChassis map[string]string
+	linkNetworks  map[string]netip.Prefix // networks of links, by port
 }
 
-// egressIPRequest is an EgressIP and what became of it.
+// egressIPRequest is an EgressIP and the decisions about it.
 type egressIPRequest struct {
 	snapshot.EgressIP
 	key               intent.ObjectKey
@@ -58,14 +58,14 @@ type egressAddress struct {
 	address    netip.Addr
 	external   *snapshot.ExternalSubnet
 	node       string
-	rebalanced bool     // it went to a node that holds fewer
-	chassis    []string // the node's, and those that stand by
+	rebalanced bool     // moved to a node that holds fewer addresses
+	chassis    []string // the node's, then those of the standbys
 }
 
-// egressRef is what all egress addresses need.
+// egressRef is the origin of everything that all egress addresses share.
 var egressRef = state.Ref{Kind: string(intent.Vpc), Name: ownership.EgressVpc}
 
-// readRequests reads the addresses. One that can't be read, or is another's, refuses the whole request.
+// readRequests parses the requested addresses. One invalid or conflicting address rejects the whole request.
 func (e *egressCompiler) readRequests() {
 	for _, n := range e.w.Nodes {
 		e.nodeByChassis[n.Chassis] = n.Name
@@ -113,20 +113,21 @@ func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Findin
 		}
 		if holder := e.w.AddressOwners[a]; holder.OvnEip != "" && holder.OvnEip != ownership.EgressOvnEipName(a) {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is held by OvnEip %s; choose another, or release it", a, holder.OvnEip)}
+				"address %s is held by OvnEip %s; choose another address, or delete the OvnEip", a, holder.OvnEip)}
 		}
 		if a == x.Gateway || a == x.Prefix.Masked().Addr() {
 			return nil, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is the gateway's, or the network's own; choose another", a)}
+				"address %s is the gateway or the network address; choose another address", a)}
 		}
 		return &egressAddress{address: a, external: x}, intent.Finding{}
 	}
 	slices.Sort(prefixes)
 	return nil, intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-		"address %s is of no external network; there are: %s", a, cmp.Or(strings.Join(prefixes, ", "), "none"))}
+		"address %s is in no external network; choose an address of: %s", a,
+		cmp.Or(strings.Join(prefixes, ", "), "none"))}
 }
 
-// assignNodes decides which node holds each address.
+// assignNodes chooses the node of each address.
 func (e *egressCompiler) assignNodes() {
 	on := map[string]bool{}
 	for _, x := range e.w.ExternalSubnets {
@@ -160,13 +161,14 @@ func (e *egressCompiler) assignNodes() {
 	}
 }
 
-// currentPlacement is an address as it is held now: by the first of its holders, unless the engine has found that one
-// dead. Then it stays where the engine has brought it, and does not follow a node that comes and goes.
+// currentPlacement returns the current placement of an address. The holder is the first chassis of its group, unless
+// OVN has found that one dead. Then the address stays where OVN moved it, so that it does not follow a node that
+// flaps.
 func (e *egressCompiler) currentPlacement(q *egressIPRequest, h *egressAddress) assign.Address {
 	out := assign.Address{IP: h.address, Network: h.external.Subnet}
 	port := ownership.EgressRouterPort(h.address)
 	if e.w.ChassisGroups[port].EgressIP != q.Name {
-		return out // nobody has it, or another has
+		return out // no holder, or held for another EgressIP
 	}
 	out.AvoidNode = e.nodeByChassis[e.w.FailedOverFrom[port]]
 	holders := slices.Clone(e.w.ChassisGroups[port].Chassis)
@@ -176,7 +178,7 @@ func (e *egressCompiler) currentPlacement(q *egressIPRequest, h *egressAddress) 
 	for i, chassis := range holders {
 		switch node := e.nodeByChassis[chassis]; {
 		case i == 0 && node == "":
-			out.Holder = chassis // it may hold nothing any more, which is as good as dead
+			out.Holder = chassis // may not hold addresses any more: treated as dead
 		case i == 0:
 			out.Holder = node
 		case node != "":
@@ -197,22 +199,22 @@ func nodeState(n snapshot.Node) assign.State {
 	}
 }
 
-// applyPlacements is where the addresses of a request are, and why some are nowhere.
+// applyPlacements records where the addresses of a request are, and why some have no node.
 func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map[string]string) {
-	var homeless []string
+	var unplaced []string
 	for i, p := range placed {
 		h := q.addresses[i]
 		switch p.Reason {
 		case assign.NodeAddress:
 			q.accepted = firstProblem(q.accepted, intent.Finding{Reason: intent.EgressIPConflict, Message: fmt.Sprintf(
-				"address %s is node %s's own; choose another", p.Address, p.ConflictsWith)})
+				"address %s belongs to node %s; choose another address", p.Address, p.ConflictsWith)})
 		case assign.Taken:
 			q.accepted = firstProblem(q.accepted,
 				intent.Finding{Reason: intent.UnsupportedRequest, Message: fmt.Sprintf(
-					"EgressIP %s has address %s already; choose another, or delete that one", p.ConflictsWith,
+					"EgressIP %s already has address %s; choose another, or delete that EgressIP", p.ConflictsWith,
 					p.Address)})
 		case assign.NoNode:
-			homeless = append(homeless, p.Address.String())
+			unplaced = append(unplaced, p.Address.String())
 		default:
 			h.node, h.rebalanced = p.Node, p.Rebalanced
 			for _, node := range append([]string{p.Node}, p.Standbys...) {
@@ -224,18 +226,18 @@ func (q *egressIPRequest) applyPlacements(placed []assign.Placement, chassis map
 	switch {
 	case !q.accepted.OK():
 		q.addresses = nil
-	case len(homeless) == 0:
-	case len(homeless) == len(placed):
+	case len(unplaced) == 0:
+	case len(unplaced) == len(placed):
 		q.waiting = intent.Finding{Reason: intent.NoMatchingNodeFound, Message: "no node can hold an address; " + next}
 	default:
 		q.waiting = intent.Finding{
 			Reason:  intent.UnassignedRequest,
-			Message: fmt.Sprintf("no node can hold %s; %s", strings.Join(homeless, ", "), next),
+			Message: fmt.Sprintf("no node can hold %s; %s", strings.Join(unplaced, ", "), next),
 		}
 	}
 }
 
-// emitEgressRouter wants the router and, for each address, the OvnEip that keeps it from others.
+// emitEgressRouter adds the Vpc and, for each address, the OvnEip that reserves it.
 func (e *egressCompiler) emitEgressRouter() {
 	meta := intent.Meta{Labels: ownership.ManagedLabels(ownership.EgressVpc)}
 	if slices.ContainsFunc(e.requests, func(q *egressIPRequest) bool { return len(q.addresses) > 0 }) {
@@ -245,7 +247,7 @@ func (e *egressCompiler) emitEgressRouter() {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
 			if e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)].FailedWithoutAddress {
-				continue // Kube-OVN will never finish it: it has to go, and comes again
+				continue // Kube-OVN will never finish it: delete and recreate it
 			}
 			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.external.Subnet, V4Ip: h.address.String(), Type: "nat"}
 			e.out.AddObject(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressOvnEipName(h.address)},
@@ -254,12 +256,11 @@ func (e *egressCompiler) emitEgressRouter() {
 	}
 }
 
-// bfdMultiplier is how many signs of life of a node may be missing before it is taken for dead.
+// bfdMultiplier is the number of missed BFD packets after which a node is considered dead.
 const bfdMultiplier = 3
 
-// emitBFDSettings lets nodes notice each other's death sooner than OVN's defaults do, unless somebody else has chosen.
-// It begins with the first EgressIP and does not end with the last: with each change of these settings gateways of
-// others may move for some seconds.
+// emitBFDSettings shortens OVN's BFD timers, unless somebody else has set them. The options are set with the first
+// EgressIP and not removed with the last, because each change of them may move unrelated gateways for some seconds.
 func (e *egressCompiler) emitBFDSettings() {
 	if e.w.BFDInterval == 0 {
 		return
@@ -276,13 +277,13 @@ func (e *egressCompiler) emitBFDSettings() {
 	}
 }
 
-// linkPool are the networks of links: addresses that nobody uses outside, and that no two links share.
+// linkPool contains the networks of links: addresses that are not used outside and that no two links share.
 var linkPool = netip.MustParsePrefix("240.0.0.0/4")
 
-// linkPrefixLen is how long the prefix of a link is: two ends.
+// linkPrefixLen is the prefix length of a link, which has two ends.
 const linkPrefixLen = 30
 
-// chooseLinkNetworks gives each link a network: the one that it has, and otherwise one that follows from its name.
+// chooseLinkNetworks chooses the network of each link: the current one, or one derived from its name.
 func (e *egressCompiler) chooseLinkNetworks() {
 	taken := map[netip.Prefix]bool{}
 	var fresh []string
@@ -308,7 +309,7 @@ func (e *egressCompiler) chooseLinkNetworks() {
 	}
 }
 
-// linkNetwork is the network of a link by number, with the egress router's address.
+// linkNetwork returns the network of a link by number, with the egress router's address.
 func linkNetwork(n uint32) netip.Prefix {
 	n = n % (1 << (linkPrefixLen - 4)) << 2
 	//nolint:gosec // the four bytes of it
@@ -328,7 +329,7 @@ func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddres
 	}
 }
 
-// emitAddresses wants the rows of each address that a node can hold, as soon as nobody else can get the address.
+// emitAddresses adds the rows of each address that has a node, as soon as its OvnEip reserves it.
 func (e *egressCompiler) emitAddresses() {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
@@ -337,11 +338,11 @@ func (e *egressCompiler) emitAddresses() {
 			case e.w.PortNetworks == nil:
 				q.waiting = firstProblem(q.waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made Vpc %s yet", ownership.EgressVpc)})
+						"Kube-OVN has not created the router of Vpc %s yet", ownership.EgressVpc)})
 			case !eip.Ready || eip.Address != h.address:
 				q.waiting = firstProblem(q.waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made OvnEip %s ready yet", ownership.EgressOvnEipName(h.address))})
+						"OvnEip %s is not ready yet", ownership.EgressOvnEipName(h.address))})
 			case h.node != "":
 				e.emitAddress(q, h)
 			}
@@ -357,8 +358,8 @@ func (e *egressCompiler) emitAddresses() {
 	})
 }
 
-// emitAddress wants the rows of an address. Its port is on the network like a host; a routing table of its own leads
-// what comes by its links out by this port, and by no other that is on the same network.
+// emitAddress adds the rows of an address. Its port is on the network like a host. Its own routing table sends packets
+// from its links out through this port, not through another port on the same network.
 func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	row := func(r intent.Row) { e.out.AddRow(ownership.EgressVpc, r, q.key.Ref()) }
 	port, table, x := ownership.EgressRouterPort(h.address), ownership.EgressRouteTable(h.address), h.external
@@ -397,13 +398,12 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	}
 }
 
-// admittedVPCs are the projects that an address's network is for.
+// admittedVPCs returns the projects that may use an address's network.
 func (h *egressAddress) admittedVPCs(vpcs []string) []string {
 	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.external.Admitted.AdmitsAny(vpc) })
 }
 
-// checkAdmission is which selected projects can't leave with an address of a request, because its network is not for
-// them.
+// checkAdmission returns the finding that selected projects may not use the network of an address.
 func (q *egressIPRequest) checkAdmission() intent.Finding {
 	for _, h := range q.addresses {
 		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool {
@@ -411,30 +411,32 @@ func (q *egressIPRequest) checkAdmission() intent.Finding {
 		})
 		if len(refused) > 0 {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-				"network %s of address %s is not for %s, whose selected pods do as failurePolicy says; "+
-					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, or let the selectors leave them out",
+				"network %s of address %s is not available to %s; failurePolicy applies to their selected pods; "+
+					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, "+
+					"or exclude them in the selectors",
 				h.external.Network, h.address, humanize.JoinLimited(refused, 3))}
 		}
 	}
 	return intent.Finding{}
 }
 
-// checkUnservedPods is which selected pods do not leave with the addresses of a request: those of no project. Nothing
-// leads them here, and nothing keeps them from leaving as they do without it.
+// checkUnservedPods returns the finding that the selectors match pods outside projects. Such pods are not redirected,
+// and nothing stops them from leaving as they do without the EgressIP.
 func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 	if q.PodsOutsideProjects.Number == 0 || !q.accepted.OK() {
 		return intent.Finding{}
 	}
-	what, they := "selected pods are", "they leave"
+	what, they := "selected pods belong", "they leave"
 	if q.PodsOutsideProjects.Number == 1 {
-		what, they = "selected pod is", "it leaves"
+		what, they = "selected pod belongs", "it leaves"
 	}
 	served := ""
 	if len(q.Vpcs) > 0 {
 		served = fmt.Sprintf("; selected pods of %s are served", humanize.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
-		"%d %s of no project and not served (%s as if not selected, whatever failurePolicy says): %s%s; let the selectors match namespaces of projects only",
+		"%d %s to no project and can't use the addresses (%s as if not selected, regardless of failurePolicy): "+
+			"%s%s; restrict the selectors to namespaces of projects",
 		q.PodsOutsideProjects.Number, what, they, q.PodsOutsideProjects, served)}
 }
 

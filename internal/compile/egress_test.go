@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// newEgressIP is an EgressIP for pods of one VPC.
+// newEgressIP returns an EgressIP for pods of one VPC.
 func newEgressIP(name string, age int, addresses ...string) snapshot.EgressIP {
 	return snapshot.EgressIP{
 		Meta: snapshot.Meta{Name: name, Created: time.Unix(int64(1000-age), 0)}, Addresses: addresses,
@@ -21,8 +21,8 @@ func newEgressIP(name string, age int, addresses ...string) snapshot.EgressIP {
 	}
 }
 
-// egressFixture is a world with three nodes and a network, in which Kube-OVN has done its part for the addresses that
-// are asked for.
+// egressFixture returns a snapshot with three nodes and a network, in which Kube-OVN has applied the requested
+// addresses.
 func egressFixture(requests ...snapshot.EgressIP) *snapshot.EgressInput {
 	w := &snapshot.EgressInput{
 		EgressIPs: requests,
@@ -60,7 +60,7 @@ func egressFixture(requests ...snapshot.EgressIP) *snapshot.EgressInput {
 	return w
 }
 
-// An EgressIP does not lead pods to a network that is not for their project.
+// An EgressIP does not redirect pods to a network that is not available to their project.
 func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
 	r := newEgressIP("web", 1, "198.51.100.9")
 	r.Vpcs = []string{"acme-prod", "evil-x"}
@@ -88,7 +88,7 @@ func TestEgressIPKeepsToTheNetworksGuests(t *testing.T) {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// summarizeVerdict is the verdict on an EgressIP in short: the first reason against it, and its items.
+// summarizeVerdict formats the verdict on an EgressIP: the first problem, and its items.
 func summarizeVerdict(verdicts []intent.Verdict, name string) (reason, items string) {
 	for _, v := range verdicts {
 		if v.Object.Name != name {
@@ -180,28 +180,31 @@ func addOutsidePods(w *snapshot.EgressInput, pods int) *snapshot.EgressInput {
 	return w
 }
 
-// Pods that are not served are named, the first few of them, and whoever reads it learns whether others are served.
+// The message names the first few pods that are not served, and says whether others are.
 func TestPodsOutsideProjects(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods int
 		vpcs []string
 		want string
 	}{
-		"one": {1, nil, "1 selected pod is of no project and not served (it leaves as if not selected, whatever failurePolicy says): " +
-			"kube-system/dns-00001; let the selectors match namespaces of projects only"},
+		"one": {1, nil, "1 selected pod belongs to no project and can't use the addresses (it leaves as if not " +
+			"selected, regardless of failurePolicy): " +
+			"kube-system/dns-00001; restrict the selectors to namespaces of projects"},
 		"many, beside a project": {
 			20000,
 			[]string{"acme-prod"},
-			"20000 selected pods are of no project and not served (they leave as if not selected, " +
-				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 and 19997 more; " +
-				"selected pods of acme-prod are served; let the selectors match namespaces of projects only",
+			"20000 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
+				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 " +
+				"and 19997 more; " +
+				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects",
 		},
 		"beside many projects": {
 			2,
 			[]string{"a", "b", "c", "d", "e"},
-			"2 selected pods are of no project and not served (they leave as if not selected, " +
-				"whatever failurePolicy says): kube-system/dns-00001, kube-system/dns-00002; selected pods of a, b, c and 2 more are served; " +
-				"let the selectors match namespaces of projects only",
+			"2 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
+				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002; " +
+				"selected pods of a, b, c and 2 more are served; " +
+				"restrict the selectors to namespaces of projects",
 		},
 	} {
 		r := newEgressIP("a", 0, "198.51.100.7")
@@ -238,7 +241,7 @@ func withBadSelector(w *snapshot.EgressInput) *snapshot.EgressInput {
 	return w
 }
 
-// An address stays with its holder, goes to the first that stands by when that dies, and leaves a node that is drained.
+// An address stays with its holder, moves to the first standby when the holder dies, and leaves a draining node.
 func TestEgressHolders(t *testing.T) {
 	port := ownership.EgressRouterPort(addr("198.51.100.7"))
 	for name, c := range map[string]struct {
@@ -297,7 +300,7 @@ func changeEachNode(change func(*snapshot.Node)) func(*snapshot.EgressInput) {
 	return func(w *snapshot.EgressInput) { changeNodes(w, change) }
 }
 
-// Of two that were made in one second, who has the address keeps it.
+// Of two EgressIPs that were created in the same second, the holder keeps the address.
 func TestWhoHasAnAddressKeepsIt(t *testing.T) {
 	w := egressFixture(newEgressIP("again", 0, "198.51.100.7"), newEgressIP("first", 0, "198.51.100.7"))
 	w.ChassisGroups[ownership.EgressRouterPort(addr("198.51.100.7"))] = snapshot.HAChassisGroup{Chassis: []string{"chassis2"}, EgressIP: "first"}
@@ -310,7 +313,7 @@ func TestWhoHasAnAddressKeepsIt(t *testing.T) {
 	}
 }
 
-// Links keep their networks, and no two have the same: not those that follow from names either.
+// Links keep their networks, and no two have the same, including those derived from names.
 func TestEgressLinks(t *testing.T) {
 	r := newEgressIP("a", 0, "198.51.100.7")
 	r.Vpcs = nil
@@ -335,7 +338,7 @@ func TestEgressLinks(t *testing.T) {
 	if len(before) != 300 || len(seen) != 300 {
 		t.Fatalf("%d links have %d networks", len(before), len(seen))
 	}
-	// One whose network follows from its name finds it taken by another, which has it already.
+	// A link whose derived network is already used by another.
 	here, other := ownership.EgressLinkPort(addr("198.51.100.7"), "acme-1"),
 		ownership.EgressLinkPort(addr("198.51.100.7"), "acme-2")
 	w.PortNetworks = map[string]netip.Prefix{other: before[here]}
@@ -345,8 +348,8 @@ func TestEgressLinks(t *testing.T) {
 	}
 }
 
-// A pod that several select has the addresses of the oldest. Without an address it stays inside, or leaves as others
-// do.
+// A pod that several EgressIPs select uses the addresses of the oldest. Without an address its packets are dropped, or
+// it uses the default egress.
 func TestSelections(t *testing.T) {
 	link := []snapshot.EgressLink{{Address: addr("198.51.100.7"), PeerNetwork: netip.MustParsePrefix("240.0.0.1/30")}}
 	pod := func(last ...byte) (out []netip.Addr) {
@@ -401,7 +404,7 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-// summarizeEgress is who leaves how by egress addresses, in short.
+// summarizeEgress formats which pods use which egress addresses.
 func summarizeEgress(in *intent.Intent, vpc string) (out []string) {
 	set := func(name string) string {
 		if s, is := in.Rows[(intent.AddressSet{Name: name}).Key(vpc)].Value.(intent.AddressSet); is {

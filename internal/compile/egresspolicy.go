@@ -12,30 +12,31 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// vpcEgressPolicy is pods that leave otherwise than the project does: by another network, with another address, or
-// both. EgressServices and EgressRoutes are such, and so are Services with the annotation of the former.
+// vpcEgressPolicy is a set of pods that leave the project through another network than its default, with another source
+// address, or both. EgressServices and EgressRoutes are such policies, and so are Services with the egress-service
+// annotation.
 type vpcEgressPolicy struct {
 	key                         intent.ObjectKey
 	meta                        snapshot.Meta
 	accepted, resolved, waiting intent.Finding
 
 	pods        []netip.Addr
-	addressSet  string                   // the name of their address set
-	external    *snapshot.ExternalSubnet // by which they leave; nil: not known
-	address     netip.Addr               // with which; invalid: that of the router's port
+	addressSet  string                   // name of the pods' address set
+	external    *snapshot.ExternalSubnet // network; nil: unknown
+	address     netip.Addr               // source address; invalid: that of the router's port
 	rules       []egressRule
-	natPriority int      // among translations: the higher one applies
-	service     *service // that asked for it by annotation, and whose conditions are its own; nil: it has some itself
+	natPriority int      // of the SNAT row: the higher one applies
+	service     *service // with the annotation: its conditions report on the policy; nil: an own object
 }
 
-// egressRule is where a diversion leads to.
+// egressRule is one destination of a policy and its router policy priorities.
 type egressRule struct {
-	destination    netip.Prefix // invalid: everywhere outside
-	priority       int          // of the way by the gateway; neighbours have another
+	destination    netip.Prefix // invalid: everything outside
+	priority       int          // of the policy to the gateway; hosts on the network use onLinkPriority
 	onLinkPriority int
 }
 
-// The ranks of translations.
+// Priorities of SNAT rows.
 const (
 	natPriorityService = 10
 	natPriorityRoute   = 20
@@ -45,61 +46,62 @@ func (d *vpcEgressPolicy) isWanted() bool {
 	return d.accepted.OK() && d.external != nil && !d.meta.Deleting
 }
 
-// resolveEgressPolicies gives each EgressService and each EgressRoute its network, its address and its pods.
+// resolveEgressPolicies resolves the network, source address and pods of each EgressService and EgressRoute.
 func (c *compiler) resolveEgressPolicies() {
-	behind := map[netip.Addr]bool{}
+	claimed := map[netip.Addr]bool{}
 	for _, s := range c.listEgressServices() {
 		d := c.resolveEgressService(s)
-		// a pod of several has the oldest
-		d.pods = slices.DeleteFunc(d.pods, func(a netip.Addr) bool { return behind[a] })
+		// a pod behind several Services follows the oldest
+		d.pods = slices.DeleteFunc(d.pods, func(a netip.Addr) bool { return claimed[a] })
 		if d.isWanted() {
 			for _, a := range d.pods {
-				behind[a] = true
+				claimed[a] = true
 			}
 		}
 		if d.service != nil && !d.accepted.OK() {
 			d.setWaiting(intent.Finding{
 				Reason:  intent.NoEgress,
-				Message: "its pods can't leave with its address: " + d.accepted.Message,
+				Message: "its address can't be the source address of its pods: " + d.accepted.Message,
 			})
 		}
 		c.egressPolicies = append(c.egressPolicies, d)
 	}
-	same, led := map[netip.Prefix]int{}, destinationCounts{}
+	same, counts := map[netip.Prefix]int{}, destinationCounts{}
 	for _, r := range sortByAge(c.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
 		d := c.resolveEgressRoute(r, same)
 		if d.isWanted() {
-			d.accepted = led.admitRoute(r)
+			d.accepted = counts.admitRoute(r)
 		}
 		c.egressPolicies = append(c.egressPolicies, d)
 	}
 }
 
-// maxDestinations is how many destinations the EgressRoutes of a namespace may have together: each is two policies of
-// its router, or a rule on every node that its pods run on.
+// maxDestinations is the maximum number of destinations of all EgressRoutes in a namespace. Each destination is two
+// policies of the router, or a rule on every node that the pods run on.
 const maxDestinations = 256
 
-// destinationCounts are how many destinations EgressRoutes have, by namespace.
+// destinationCounts is the number of EgressRoute destinations by namespace.
 type destinationCounts map[string]int
 
-// admitRoute adds those of an EgressRoute, if there may be so many.
+// admitRoute counts the destinations of an EgressRoute, or returns the finding that there are too many.
 func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
 	if n[r.Namespace]+len(r.Destinations) > maxDestinations {
 		return intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
-			"older EgressRoutes of namespace %s have %d destinations, and together there may be %d; delete some, or use shorter prefixes",
+			"older EgressRoutes of namespace %s have %d destinations, and the limit for all together is %d; "+
+				"delete some, or combine them into shorter prefixes",
 			r.Namespace, n[r.Namespace], maxDestinations)}
 	}
 	n[r.Namespace] += len(r.Destinations)
 	return intent.Finding{}
 }
 
-// hasEgressPolicies says whether pods leave otherwise than the project does, or should.
+// hasEgressPolicies reports whether the project has egress policies that apply.
 func (c *compiler) hasEgressPolicies() bool {
 	return c.checkEgressSupported().OK() && !c.isVPCTerminating() &&
 		slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted)
 }
 
-// checkEgressSupported says whether pods can leave otherwise.
+// checkEgressSupported checks whether the project can have egress policies.
 func (c *compiler) checkEgressSupported() intent.Finding {
 	if wrong := c.checkMembership(); !wrong.OK() {
 		return wrong
@@ -110,36 +112,37 @@ func (c *compiler) checkEgressSupported() intent.Finding {
 		return noIPv4Prefix
 	case p.defaultNetwork != nil && c.returnsBySource(p.defaultNetwork):
 		return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
-			"network %s leads replies back by the pod's address (returnPath Source), and they would be led away, too; "+
+			"network %s routes replies by the pod's address (returnPath Source), so they would be redirected as well; "+
 				"ask the operator for returnPath Connection, and for OVN 24.09 or later", p.defaultNetwork.Network)}
 	default:
 		return intent.Finding{}
 	}
 }
 
-// egressServiceRequest is a request for the pods behind a Service, by an EgressService or by the Service itself.
+// egressServiceRequest is a request for the pods behind a Service, from an EgressService or from the Service's
+// annotation.
 type egressServiceRequest struct {
 	snapshot.EgressService
-	service *service // nil: by an EgressService
+	service *service // nil: from an EgressService
 }
 
-// listEgressServices are the requests by age. An EgressService comes before the annotation of its Service.
+// listEgressServices returns the requests by age. An EgressService overrides the annotation of its Service.
 func (c *compiler) listEgressServices() []egressServiceRequest {
 	var all []egressServiceRequest
-	asked := map[string]bool{}
+	requested := map[string]bool{}
 	for _, s := range c.w.EgressServices {
 		all = append(all, egressServiceRequest{EgressService: s})
-		asked[s.Name] = !s.Deleting
+		requested[s.Name] = !s.Deleting
 	}
 	for _, s := range c.services {
-		if s.EgressByLBIP && !asked[s.Name] && s.Namespace == c.w.Shard {
+		if s.EgressByLBIP && !requested[s.Name] && s.Namespace == c.w.Shard {
 			all = append(all, egressServiceRequest{snapshot.EgressService{Meta: s.Meta}, s})
 		}
 	}
 	return sortByAge(all, func(b egressServiceRequest) snapshot.Meta { return b.Meta })
 }
 
-// resolveEgressService is the diversion of pods behind a Service.
+// resolveEgressService returns the policy for the pods behind a Service.
 func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy {
 	d := &vpcEgressPolicy{
 		key: intent.ObjectKey{Kind: intent.EgressService, Namespace: b.Namespace, Name: b.Name}, meta: b.Meta,
@@ -161,14 +164,15 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	})
 	if i < 0 {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
-			"there is no Service %s of type LoadBalancer of ours in namespace %s; create it, or give this the name of one", b.Name, b.Namespace)}
+			"Sallyport serves no Service %s of type LoadBalancer in namespace %s; "+
+				"create it, or use the name of another", b.Name, b.Namespace)}
 		return d
 	}
 	s := c.services[i]
 	if !s.isWanted() {
 		d.waiting = intent.Finding{
 			Reason:  intent.WaitingForEIp,
-			Message: fmt.Sprintf("Service %s has no address yet; look at its conditions", s.Name),
+			Message: fmt.Sprintf("Service %s has no address yet; see its conditions", s.Name),
 		}
 		return d
 	}
@@ -182,7 +186,7 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	case d.external == nil || b.ByNetwork:
 	case d.external.Subnet != s.eip.external.Subnet:
 		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
-			"address %s is of network %s and would be dropped on %s; leave out spec.network, or use sourceIPBy Network",
+			"address %s belongs to network %s and would be dropped on %s; omit spec.network, or use sourceIPBy Network",
 			s.eip.address, s.eip.external.Network, d.external.Network)}
 	default:
 		d.address = s.eip.address
@@ -190,8 +194,8 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 	return d
 }
 
-// chooseEgressNetwork is the network by which pods behind a Service leave: the one that is named, of which the address
-// is preferred.
+// chooseEgressNetwork returns the network for the pods behind a Service: the named one, preferably its subnet that the
+// Service's address is in.
 func (c *compiler) chooseEgressNetwork(b egressServiceRequest, s *service) (*snapshot.ExternalSubnet, intent.Finding) {
 	if b.Network == "" {
 		return s.eip.external, intent.Finding{}
@@ -209,7 +213,7 @@ func (c *compiler) chooseEgressNetwork(b egressServiceRequest, s *service) (*sna
 	), wrong
 }
 
-// resolveEgressRoute is the diversion of an EgressRoute. same counts how many have had a destination.
+// resolveEgressRoute returns the policy of an EgressRoute. same counts the routes seen so far by destination.
 func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Prefix]int) *vpcEgressPolicy {
 	d := &vpcEgressPolicy{
 		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
@@ -224,7 +228,7 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		return d
 	}
 	for _, p := range r.Pods {
-		if c.project.ipv4Prefix().Contains(p.Address) { // and not of a node
+		if c.project.ipv4Prefix().Contains(p.Address) { // not the address of a host-network pod
 			d.pods = append(d.pods, p.Address)
 		}
 	}
@@ -232,7 +236,8 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		rank := same[to]
 		if rank >= ownership.MaxRoutesPerDestination {
 			d.accepted = intent.Finding{Reason: intent.TooManyRoutes, Message: fmt.Sprintf(
-				"%d older EgressRoutes have destination %s; put their pods together in one", rank, to)}
+				"%d older EgressRoutes have destination %s, which is the limit; select their pods in one EgressRoute",
+				rank, to)}
 			return d
 		}
 		if !r.Deleting {
@@ -245,19 +250,19 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 	return d
 }
 
-// checkIPv4Only says whether a destination can't be reached by an external network of Kube-OVN's.
+// checkIPv4Only checks that all destinations are IPv4, the only family that Kube-OVN supports on external networks.
 func checkIPv4Only(destinations []netip.Prefix) intent.Finding {
 	for _, to := range destinations {
 		if !to.Addr().Is4() {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; there are no others for projects yet",
+				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; projects support IPv4 destinations only",
 				to)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// emitEgressPolicies wants the rows of diversions whose network the router is connected to.
+// emitEgressPolicies adds the rows of policies whose network the router is connected to.
 func (c *compiler) emitEgressPolicies() {
 	for _, d := range c.egressPolicies {
 		if !d.isWanted() {
@@ -273,13 +278,13 @@ func (c *compiler) emitEgressPolicies() {
 	}
 }
 
-// checkConnected is why a network can't be left by yet.
+// checkConnected returns the reason why a network can't be used yet.
 func (c *compiler) checkConnected(x *snapshot.ExternalSubnet) intent.Finding {
 	switch {
 	case c.isVPCTerminating() || c.w.Engine.RouterPorts == nil:
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("router %s is not there yet", c.w.Shard),
+			Message: fmt.Sprintf("router %s does not exist yet", c.w.Shard),
 		}
 	case c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Deleting:
 		return beingDeletedFinding(intent.OvnEip, c.externalPortName(x.Subnet))
@@ -288,7 +293,7 @@ func (c *compiler) checkConnected(x *snapshot.ExternalSubnet) intent.Finding {
 	}
 }
 
-// setWaiting lets a diversion wait, or the Service that asked for it.
+// setWaiting records what a policy waits for, on the policy or on the Service that requested it.
 func (d *vpcEgressPolicy) setWaiting(why intent.Finding) {
 	waiting := &d.waiting
 	if d.service != nil {
@@ -297,28 +302,27 @@ func (d *vpcEgressPolicy) setWaiting(why intent.Finding) {
 	*waiting = firstProblem(*waiting, why)
 }
 
-// emitEgressReroutes wants the policies that lead the pods of a diversion to its network's gateway, and to hosts on the
-// network itself.
+// emitEgressReroutes adds the policies that send pods' packets to the network's gateway, and directly to hosts on the
+// network.
 func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, d.key.Ref()) }
 	row(intent.AddressSet{Name: d.addressSet, Addresses: joinAddresses(d.pods)})
-	near := d.external.Prefix.Masked()
+	onLink := d.external.Prefix.Masked()
 	for _, w := range d.rules {
-		match, there := c.matchEgress("$"+d.addressSet), near
+		match, onLinkPart := c.matchEgress("$"+d.addressSet), onLink
 		if w.destination.IsValid() {
 			match += " && ip4.dst == " + w.destination.String()
-			there = intersectPrefixes(w.destination, near)
+			onLinkPart = intersectPrefixes(w.destination, onLink)
 		}
 		row(intent.ReroutePolicy(w.priority, match, d.external.Gateway).ToRouterPolicy())
-		if there.IsValid() {
+		if onLinkPart.IsValid() {
 			row(c.onLinkPolicy(w.onLinkPriority,
-				fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, there)).ToRouterPolicy())
+				fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, onLinkPart)).ToRouterPolicy())
 		}
 	}
 }
 
-// emitEgressSNAT wants the translation of what a diversion leads out: the project's own is of its default network
-// alone.
+// emitEgressSNAT adds the SNAT of a policy. The project's own SNAT covers its default network only.
 func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	if c.isDefaultNetwork(d.external) && !d.address.IsValid() {
 		return
@@ -339,12 +343,12 @@ func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	}, d.key.Ref())
 }
 
-// sourceAddress is the address with which the pods of a diversion leave.
+// sourceAddress returns the source address for the pods of a policy.
 func (c *compiler) sourceAddress(d *vpcEgressPolicy) netip.Addr {
 	return cmp.Or(d.address, c.w.Engine.OvnEips[c.externalPortName(d.external.Subnet)].Address)
 }
 
-// intersectPrefixes is what two prefixes have in common: the longer one, or nothing.
+// intersectPrefixes returns the intersection of two prefixes: the longer one, or none.
 func intersectPrefixes(a, b netip.Prefix) netip.Prefix {
 	switch {
 	case !a.Overlaps(b):

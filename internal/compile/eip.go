@@ -13,44 +13,44 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// eip is an EIp and what was decided about it.
+// eip is an EIp and the decisions about it.
 type eip struct {
 	snapshot.EIp
 	key                               intent.ObjectKey
 	accepted, resolved, waiting, held intent.Finding
 	tolerated                         intent.Finding
 
-	ownOvnEipName   string                   // the name of an OvnEip of its own
-	ovnEipName      string                   // the OvnEip that has its address
-	external        *snapshot.ExternalSubnet // the subnet it is on
+	ownOvnEipName   string                   // name of the OvnEip created for it
+	ovnEipName      string                   // name of the OvnEip that has its address
+	external        *snapshot.ExternalSubnet // subnet of its address
 	address         netip.Addr               // invalid: none yet
 	holders         []intent.ObjectKey
-	madeForOwner    bool // for a FIp or a Service, with which it goes
-	deletionBlocked bool // it is being deleted, and has to wait
+	madeForOwner    bool // created for a FIp or a Service, and deleted with it
+	deletionBlocked bool // being deleted, but still in use
 }
 
-// isWanted says whether its address should be there.
+// isWanted reports whether its address should exist.
 func (e *eip) isWanted() bool {
 	return e.external != nil && e.accepted.OK() && e.resolved.OK() && (!e.Deleting || e.deletionBlocked)
 }
 
-// hasOwnOvnEip says whether its OvnEip is its own, not another's whose address it stands for.
+// hasOwnOvnEip reports whether its OvnEip was created for it, and is not one that it refers to.
 func (e *eip) hasOwnOvnEip() bool { return e.ExistingOvnEip == "" }
 
-// isSharedWith says whether Services of a namespace may bind to it: those of its own, and of those that its owner
-// names.
+// isSharedWith reports whether Services of a namespace may bind to it: those of its own namespace, and of those in
+// spec.sharedWith.
 func (e *eip) isSharedWith(namespace string) bool {
 	return namespace == e.Namespace || slices.Contains(e.SharedWith, namespace)
 }
 
-// allocateEIPs decides for each EIp on which subnet its address is. Kube-OVN's IPAM gives the address: it is the only
-// one that gives any, so none is given twice.
+// allocateEIPs chooses the subnet of each EIp. Kube-OVN's IPAM assigns the address. Nothing else assigns addresses, so
+// none is assigned twice.
 func (c *compiler) allocateEIPs() {
 	c.blockEIPDeletion()
 	c.emitDefaultEIP()
-	asked := map[netip.Addr]*eip{}
+	requested := map[netip.Addr]*eip{}
 	for _, e := range c.sortByPossession() {
-		e.accepted, e.resolved, e.waiting = c.allocateEIP(e, asked)
+		e.accepted, e.resolved, e.waiting = c.allocateEIP(e, requested)
 		if e.ExistingOvnEip == "" && e.accepted.OK() {
 			c.eipCount[e.Namespace]++
 		}
@@ -74,8 +74,9 @@ func (c *compiler) emitOvnEip(e *eip, subnet string) {
 		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())
 }
 
-// releaseEIP is for an EIp that nobody deletes and that loses its address, as when its project goes. Its status gives
-// the address up before the OvnEip goes: the next who gets it may get it at once, and no two EIps may show the same.
+// releaseEIP handles an EIp that is not deleted but loses its address, as when its project is deleted. Its status drops
+// the address before the OvnEip is deleted: the address may be assigned again at once, and no two EIps may show the
+// same one.
 func (c *compiler) releaseEIP(e *eip) {
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	if e.StatusAddress.IsValid() && have.Owned && !have.Deleting && e.hasOwnOvnEip() {
@@ -84,7 +85,7 @@ func (c *compiler) releaseEIP(e *eip) {
 	e.address = netip.Addr{}
 }
 
-// emitDefaultEIP wants the EIp that stands for the address of the router's port on the default network.
+// emitDefaultEIP adds the EIp that represents the address of the router's port on the default network.
 func (c *compiler) emitDefaultEIP() {
 	if !c.project.isActive() || c.project.defaultNetwork == nil || c.isTerminating(c.w.Shard) {
 		return
@@ -108,8 +109,8 @@ func (s addressSource) buildSpec() map[string]string {
 	return out
 }
 
-// emitEIP wants an EIp of our own making. Nothing in an EIp can be changed: one whose address comes from elsewhere has
-// to go first.
+// emitEIP adds an EIp that the controller creates. The spec of an EIp is immutable: one with another address source has
+// to be deleted first.
 func (c *compiler) emitEIP(key intent.ObjectKey, from addressSource, by state.Ref) {
 	have := c.eipsByKey[key]
 	if have != nil && c.w.Engine.OwnedObjects[key] &&
@@ -117,27 +118,28 @@ func (c *compiler) emitEIP(key intent.ObjectKey, from addressSource, by state.Re
 		return
 	}
 	o := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, from.buildSpec())
-	o.Terminating = have != nil && have.deletionBlocked // it works as it is, and nothing can be written to it
+	o.Terminating = have != nil && have.deletionBlocked // it still works, but can't be written to
 	c.out.AddObject(key, o, by)
 }
 
-// chooseEIPType is the network type of an EIp of our own making: what is asked for, the default of its day, or today's.
-func (c *compiler) chooseEIPType(key intent.ObjectKey, asked, usual string) string {
-	if have := c.eipsByKey[key]; asked == "" && have != nil {
-		asked = have.Type
+// chooseEIPType returns the network type of an EIp that the controller creates: the requested one, the one it was
+// created with, or the current default.
+func (c *compiler) chooseEIPType(key intent.ObjectKey, requested, fallback string) string {
+	if have := c.eipsByKey[key]; requested == "" && have != nil {
+		requested = have.Type
 	}
-	if asked == "" {
-		return c.defaultNetworkType(usual)
+	if requested == "" {
+		return c.defaultNetworkType(fallback)
 	}
-	return asked
+	return requested
 }
 
-// lookupEIP is the EIp of a namespace and name, or nil.
+// lookupEIP returns the EIp of a namespace and name, or nil.
 func (c *compiler) lookupEIP(namespace, name string) *eip {
 	return c.eipsByKey[intent.ObjectKey{Kind: intent.EIp, Namespace: namespace, Name: name}]
 }
 
-// isTerminating says whether nothing can be made in a namespace any more.
+// isTerminating reports whether a namespace is being deleted, so that nothing can be created in it.
 func (c *compiler) isTerminating(namespace string) bool {
 	if m := c.w.Management; m != nil {
 		return m.TerminatingNamespaces[namespace]
@@ -145,8 +147,8 @@ func (c *compiler) isTerminating(namespace string) bool {
 	return c.w.Namespace.Deleting
 }
 
-// sortByPossession is the EIps that have an OvnEip already, then those that had one, then the others: who comes later
-// gets what is left.
+// sortByPossession returns the EIps that have an OvnEip first, then those that had one, then the others. Later ones get
+// what is left.
 func (c *compiler) sortByPossession() []*eip {
 	rank := func(e *eip) int {
 		switch {
@@ -163,7 +165,7 @@ func (c *compiler) sortByPossession() []*eip {
 	return out
 }
 
-// randomOvnEip is the name of the OvnEip that has an EIp's address.
+// ovnEipName returns the name of the OvnEip that has an EIp's address.
 func (c *compiler) ovnEipName(e *eip) string {
 	if e.ExistingOvnEip != "" {
 		return e.ExistingOvnEip
@@ -171,8 +173,8 @@ func (c *compiler) ovnEipName(e *eip) string {
 	return e.ownOvnEipName
 }
 
-// nameOvnEips decides how the OvnEip of each EIp is called. Who has one keeps its name. The others get the usual name
-// where nobody else has it, in the order of age, and otherwise one that no other EIp can have.
+// nameOvnEips chooses the name of each EIp's OvnEip. An existing OvnEip keeps its name. The others get the usual name
+// if it is free, oldest first, and otherwise one that no other EIp can have.
 func (c *compiler) nameOvnEips() {
 	taken := map[string]bool{}
 	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool {
@@ -194,7 +196,7 @@ func (c *compiler) nameOvnEips() {
 	}
 }
 
-// chooseOvnEipName is the first name for the OvnEip of an EIp that nobody else has. No other EIp can have the last one.
+// chooseOvnEipName returns the first name for the OvnEip of an EIp that is free. No other EIp can have the last one.
 func (c *compiler) chooseOvnEipName(e *eip, taken map[string]bool) string {
 	names := ownership.OvnEipNames(e.Namespace, e.Name)
 	for _, name := range names {
@@ -212,7 +214,7 @@ func (e *eip) buildVerdict() intent.Verdict {
 		facts.Network = e.external.Subnet
 	}
 	if !facts.Address.IsValid() && e.isWanted() {
-		facts.Address = e.StatusAddress // it is being made again; what is not in the status is forgotten
+		facts.Address = e.StatusAddress // the OvnEip is being recreated; keep its address in the status
 	}
 	return intent.Verdict{
 		Object: e.key, Generation: e.Generation, Facts: facts, Tolerated: e.tolerated,

@@ -10,8 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// blockEIPDeletion finds the EIps that somebody deletes while they are in use. They stay as they are until they are
-// released.
+// blockEIPDeletion marks the EIps that are being deleted while in use. They keep working until they are released.
 func (c *compiler) blockEIPDeletion() {
 	if !c.project.isActive() {
 		return
@@ -20,18 +19,19 @@ func (c *compiler) blockEIPDeletion() {
 		if !e.Deleting || c.isTerminating(e.Namespace) {
 			continue
 		}
-		if who := c.findEIPUser(e); who != "" {
+		if user := c.findEIPUser(e); user != "" {
 			e.deletionBlocked = true
 			e.held = intent.Finding{
-				Reason:  intent.InUse,
-				Message: fmt.Sprintf("deletion waits: held by %s; delete that, or let it use another EIp", who),
+				Reason: intent.InUse,
+				Message: fmt.Sprintf("deletion is blocked: the EIp is held by %s; "+
+					"delete that object, or assign it another EIp", user),
 			}
 		}
 	}
 }
 
-// findEIPUser is who uses an EIp and keeps it from being deleted, in words; empty: nobody. Services of other namespaces
-// use it as long as its owner lets them, and do not keep it.
+// findEIPUser returns the object that uses an EIp and blocks its deletion, as text; empty: none. Services of other
+// namespaces may use the EIp as long as its owner allows it, and do not block its deletion.
 func (c *compiler) findEIPUser(e *eip) string {
 	if c.isDefaultEIP(e) {
 		return c.project.key.String()
@@ -50,20 +50,20 @@ func (c *compiler) findEIPUser(e *eip) string {
 	return ""
 }
 
-// fipUsesEIP says whether a FIp's translation has the address of an EIp. The EIp of its own that a FIp has left for
-// another is deleted by us, and a deletion can't be taken back: when the FIp wants one of its own again, the old one
-// goes first.
+// fipUsesEIP reports whether a FIp's translation has the address of an EIp. The controller deletes the EIp that was
+// created for a FIp when the FIp switches to another one. A deletion can't be reverted: if the FIp needs an EIp of its
+// own again, the old one has to be gone first.
 func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
 	have := c.w.Engine.OvnFips[c.ovnFipName(f)]
 	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
 }
 
-// isDefaultEIP says whether an EIp is the one that the project has for its way out.
+// isDefaultEIP reports whether an EIp is the one created for the project's default egress.
 func (c *compiler) isDefaultEIP(e *eip) bool {
 	return e.Name == defaultEIPName && c.standsForDefaultPort(e)
 }
 
-// recordEIPHolders says who holds each EIp, and for whom it was made.
+// recordEIPHolders records the holders of each EIp, and which EIps were created for a FIp or a Service.
 func (c *compiler) recordEIPHolders() {
 	for _, e := range c.eips {
 		if c.isDefaultEIP(e) {
@@ -86,7 +86,7 @@ func (c *compiler) recordEIPHolders() {
 	}
 }
 
-// emitFinalizers wants a finalizer on each object that something was, or is about to be, written for.
+// emitFinalizers adds a finalizer to each object for which something was, or is about to be, written.
 func (c *compiler) emitFinalizers() {
 	c.emitEIPFinalizers()
 	c.emitFIPFinalizers()
@@ -104,7 +104,7 @@ func (c *compiler) emitEIPFinalizers() {
 		if e.Deleting && there && e.held.OK() {
 			e.held = intent.Finding{
 				Reason:  intent.CleaningUp,
-				Message: fmt.Sprintf("OvnEip %s is being removed", e.ovnEipName),
+				Message: fmt.Sprintf("OvnEip %s is being deleted", e.ovnEipName),
 			}
 		}
 	}
@@ -119,13 +119,13 @@ func (c *compiler) emitFIPFinalizers() {
 		if f.Deleting && there {
 			f.held = intent.Finding{
 				Reason:  intent.CleaningUp,
-				Message: fmt.Sprintf("OvnFip %s is being removed", f.ovnFipName),
+				Message: fmt.Sprintf("OvnFip %s is being deleted", f.ovnFipName),
 			}
 		}
 	}
 }
 
-// checkLeftovers is what has to go before a Project can.
+// checkLeftovers returns what has to be removed before a Project's finalizer.
 func (c *compiler) checkLeftovers() intent.Finding {
 	var left []intent.ObjectKey
 	for key := range c.w.Engine.OwnedObjects {
@@ -136,23 +136,23 @@ func (c *compiler) checkLeftovers() intent.Finding {
 	}
 	if ns := c.w.Namespace; ns.Deleting && ns.RemainingContent != "" {
 		return intent.Finding{Reason: intent.NamespaceContentRemaining, Message: fmt.Sprintf(
-			"namespace %s is kept by what is in it (%s); remove that or its finalizers", c.w.Shard,
+			"deletion of namespace %s is blocked by its content (%s); delete that, or remove its finalizers", c.w.Shard,
 			ns.RemainingContent)}
 	}
 	slices.SortFunc(left, intent.ObjectKey.Compare)
 	last := left[len(left)-1]
 	return intent.Finding{
 		Reason:  intent.CleaningUp,
-		Message: fmt.Sprintf("%d objects are being removed; next to go: %s", len(left), last),
+		Message: fmt.Sprintf("%d objects are still to be deleted; next: %s", len(left), last),
 	}
 }
 
-// checkEngineLeftovers is what Kube-OVN has to remove from the OVN database after the Vpc is gone, and what is left
-// when it has. A Project of the same name that came earlier would lose its router.
+// checkEngineLeftovers returns what Kube-OVN still has to remove from the OVN database after the Vpc is gone, and what
+// is left when it has. A Project of the same name that is created earlier would lose its router.
 func (c *compiler) checkEngineLeftovers() intent.Finding {
 	e := c.w.Engine
 	switch {
-	case !c.project.Deleting || e.Vpc.Exists: // it was refused, and what is there is somebody else's
+	case !c.project.Deleting || e.Vpc.Exists: // it was refused: existing objects belong to another Project
 		return intent.Finding{}
 	case e.RouterPorts != nil:
 		return intent.Finding{
@@ -166,11 +166,11 @@ func (c *compiler) checkEngineLeftovers() intent.Finding {
 	}
 }
 
-// engineGracePeriod is how long Kube-OVN may take to remove a translation before we help.
+// engineGracePeriod is how long Kube-OVN may take to delete a translation before the controller intervenes.
 const engineGracePeriod = 3 * time.Second
 
-// unblockDeletions puts back the NAT row of a translation that can't be deleted: Kube-OVN waits for ever when there is
-// no row to delete. The row says that it is ours, so it goes when the translation is gone.
+// unblockDeletions restores the NAT row of a translation that is stuck in deletion: Kube-OVN waits forever when there
+// is no row to delete. The row is marked as the controller's, so it is removed once the translation is gone.
 func (c *compiler) unblockDeletions() {
 	for _, name := range slices.Sorted(maps.Keys(c.w.Engine.OvnFips)) {
 		if have := c.w.Engine.OvnFips[name]; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
@@ -186,12 +186,12 @@ func (c *compiler) unblockDeletions() {
 	}
 }
 
-// isStuckDeleting says whether an object has been trying to go for too long.
+// isStuckDeleting reports whether an object has been terminating for too long.
 func (c *compiler) isStuckDeleting(have snapshot.ObjectState) bool {
 	return have.Deleting && c.w.Now.Sub(have.DeletedAt) > engineGracePeriod
 }
 
-// emitTemporaryRow wants a row for an object that is to go with it, unless somebody wants it anyway.
+// emitTemporaryRow adds a row that exists only until its object is gone, unless the row is wanted anyway.
 func (c *compiler) emitTemporaryRow(row intent.Row, of intent.ObjectKey) {
 	if _, taken := c.out.Rows[row.Key(c.w.Shard)]; !taken {
 		c.out.AddRow(c.w.Shard, row, of.Ref())

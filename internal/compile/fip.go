@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// fip is a FIp and what was decided about it.
+// fip is a FIp and the decisions about it.
 type fip struct {
 	snapshot.FIp
 	key                         intent.ObjectKey
@@ -23,21 +23,21 @@ type fip struct {
 	held                        intent.Finding
 
 	ovnFipName  string
-	eip         *eip // nil: not found, or not made yet
+	eip         *eip // nil: not found, or not created yet
 	ownEIPName  string
 	target      netip.Addr
 	vmInterface *intent.VMInterface
 
-	dependencies []state.Ref // what it needs besides its own rows
+	dependencies []state.Ref // shared rows that it depends on
 }
 
-// isWanted says whether its translation should be there.
+// isWanted reports whether its translation should exist.
 func (f *fip) isWanted() bool {
 	return f.accepted.OK() && f.resolved.OK() && !f.Deleting && f.eip != nil
 }
 
-// resolveFIPs gives each FIp its EIp and its target. Who holds an EIp or a target now keeps it; then who came first has
-// it.
+// resolveFIPs resolves the EIp and the target of each FIp. Current holders of an EIp or target have precedence, then
+// the oldest.
 func (c *compiler) resolveFIPs() {
 	for _, f := range c.fips {
 		f.ovnFipName, f.ownEIPName = c.ovnFipName(f), ownEIPName(f)
@@ -67,7 +67,8 @@ func (c *compiler) resolveFIPs() {
 	}
 }
 
-// ovnFipName is the name of a FIp's OvnFip: the usual one, unless that is somebody else's, or was when it was made.
+// ovnFipName returns the name of a FIp's OvnFip: the usual one, unless that belongs to another object, or did when the
+// OvnFip was created.
 func (c *compiler) ovnFipName(f *fip) string {
 	names := ownership.OvnFipNames(f.Namespace, f.Name)
 	if c.w.Engine.ForeignOvnFips[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {
@@ -76,18 +77,20 @@ func (c *compiler) ovnFipName(f *fip) string {
 	return names[0]
 }
 
-// checkFIPSupported says whether the shard can have floating IPs.
+// checkFIPSupported checks whether the shard can have floating IPs.
 func (c *compiler) checkFIPSupported() intent.Finding {
 	if c.w.Management == nil {
 		return intent.Finding{}
 	}
 	return intent.Finding{
-		Reason: intent.NoProject, Message: "the namespace is in the management VPC, which has no floating IPs; use a load balancer, or a project",
+		Reason: intent.NoProject,
+		Message: "the namespace is in the management VPC, which does not support floating IPs; " +
+			"use a load balancer, or a project",
 	}
 }
 
-// sortByTenure is the FIps that have their EIp and their target now, then those that have the EIp, then those that have
-// the target, then the others; each by age.
+// sortByTenure returns the FIps that currently have both their EIp and their target first, then those with the EIp,
+// then those with the target, then the others; each group by age.
 func (c *compiler) sortByTenure() []*fip {
 	tenure := func(f *fip) (n int) {
 		have := c.w.Engine.OvnFips[f.ovnFipName]
@@ -104,7 +107,7 @@ func (c *compiler) sortByTenure() []*fip {
 	return out
 }
 
-// ownEIPName is the name of the EIp that a FIp has made for itself, or nothing. It goes with the FIp.
+// ownEIPName returns the name of the EIp that is created for a FIp and deleted with it; empty: the FIp names an EIp.
 func ownEIPName(f *fip) string {
 	if f.EIp != "" {
 		return ""
@@ -112,7 +115,7 @@ func ownEIPName(f *fip) string {
 	return "fip-" + f.Name + "-" + intent.UIDSuffix(f.UID)
 }
 
-// emitOwnEIP wants that EIp.
+// emitOwnEIP adds the EIp that is created for a FIp.
 func (c *compiler) emitOwnEIP(f *fip) {
 	if f.ownEIPName == "" || f.Deleting || c.isTerminating(f.Namespace) {
 		return
@@ -130,7 +133,7 @@ func (c *compiler) resolveEIP(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	if f.ownEIPName != "" {
-		f.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
+		f.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being created", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
@@ -153,7 +156,7 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 	addresses, exists := c.w.Pods[snapshot.PodKey(f.Namespace, f.Pod)]
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
-			"pod %s does not exist in namespace %s, or has ended; create it, and the floating IP follows",
+			"pod %s does not exist in namespace %s, or has terminated; create it, and the floating IP follows",
 			humanize.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
@@ -172,7 +175,7 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	interfaces, exists := c.w.VMs[f.VM]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
-			"virtual machine %s does not run in namespace %s; start it, and the floating IP follows",
+			"virtual machine %s is not running in namespace %s; start it, and the floating IP follows",
 			humanize.QuoteName(f.VM), c.w.Shard)}
 	}
 	for _, i := range interfaces {
@@ -184,18 +187,19 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	}
 	if f.Interface != "" {
 		return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); the floating IP follows when it does",
+			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); "+
+				"the floating IP follows when it does",
 			humanize.QuoteName(f.VM), humanize.QuoteName(f.Interface), listInterfaces(interfaces))}
 	}
 	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
 		"virtual machine %s reports no IPv4 address yet; the floating IP follows when it does", f.VM)}
 }
 
-// listInterfaces is the names of interfaces.
+// listInterfaces returns the names of interfaces, for messages.
 func listInterfaces(interfaces []intent.VMInterface) string {
 	names := []string{}
 	for _, i := range interfaces {
-		names = append(names, humanize.QuoteName(i.Interface)) // the guest says them
+		names = append(names, humanize.QuoteName(i.Interface)) // reported by the guest
 	}
 	if len(names) == 0 {
 		return "none"
@@ -203,8 +207,8 @@ func listInterfaces(interfaces []intent.VMInterface) string {
 	return strings.Join(names, ", ")
 }
 
-// checkTargetInSubnet says whether the target is in the project's subnet: OVN would translate to any address, also of
-// other networks.
+// checkTargetInSubnet checks that the target is in the project's subnet. OVN would translate to any address, including
+// those of other networks.
 func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 	prefix := c.project.ipv4Prefix()
 	if !f.target.IsValid() || prefix.Contains(f.target) {
@@ -215,15 +219,15 @@ func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN 1.16 has IPv4 addresses on external networks only", f.target)}
 	}
 	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
-		"%s is not in the project's subnet %s; use an address of a pod or virtual machine in it", f.target, prefix)}
+		"%s is not in the project's subnet %s; use an address of a pod or virtual machine there", f.target, prefix)}
 }
 
-// checkEIPUnused is who else uses a FIp's EIp.
+// checkEIPUnused returns the finding that another object uses the FIp's EIp.
 func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Finding {
 	if f.eip != nil && f.eip.ExistingOvnEip != "" {
 		return intent.Finding{
 			Reason:  intent.EIpTaken,
-			Message: fmt.Sprintf("EIp %s is the project's way out; use another EIp", f.eip.Name),
+			Message: fmt.Sprintf("EIp %s is the project's default egress address; use another EIp", f.eip.Name),
 		}
 	}
 	if other := addresses[f.eip]; f.eip != nil && other != nil {
@@ -232,35 +236,36 @@ func (c *compiler) checkEIPUnused(f *fip, addresses map[*eip]*fip) intent.Findin
 	}
 	if s := c.findBalancedService(f.eip); s != nil {
 		return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
-			"EIp %s is held by Service %s; use another EIp, or let that Service use another", f.eip.Name, s.Name)}
+			"EIp %s is held by Service %s; use another EIp, or assign that Service another", f.eip.Name, s.Name)}
 	}
 	return intent.Finding{}
 }
 
-// checkTargetUnused is who else leads to a FIp's target by the same network. On several networks a target may have one
-// address each, unless replies find back by the target's address.
+// checkTargetUnused returns the finding that another FIp has the same target on the same network. A target may have one
+// address on each network, unless the return path is by source address.
 func (c *compiler) checkTargetUnused(f *fip, others []*fip) intent.Finding {
 	for _, other := range others {
 		if f.target.IsValid() && c.haveConflict(f, other) {
 			return intent.Finding{Reason: intent.TargetTaken, Message: fmt.Sprintf(
-				"FIp %s leads to %s already, and on each network replies can leave with one address only; delete one of the two, or use another network",
+				"FIp %s already has target %s, and a target can have only one address on a network; "+
+					"delete one of the two, or use another network",
 				other.Name, f.target)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// haveConflict says whether two FIps can't lead to the same target.
+// haveConflict reports whether two FIps can't have the same target.
 func (c *compiler) haveConflict(a, b *fip) bool {
 	if a.eip == nil || b.eip == nil || a.eip.external == nil || b.eip.external == nil {
-		return false // known before anything is translated
+		return false // decided before anything is translated
 	}
 	return a.eip.external.Subnet == b.eip.external.Subnet || c.returnsBySource(a.eip.external) ||
 		c.returnsBySource(b.eip.external)
 }
 
-// emitFloatingNAT wants the 1:1 translation of each FIp that has an EIp and a target, and the NAT row that Kube-OVN
-// makes of it: Kube-OVN never looks at the row again, so we put it back when it is lost.
+// emitFloatingNAT adds the OvnFip of each FIp that has an EIp and a target, and the NAT row that Kube-OVN creates from
+// it. Kube-OVN never checks the row again, so the controller restores it when it is lost.
 func (c *compiler) emitFloatingNAT() {
 	for _, f := range c.fips {
 		if !f.isWanted() {
@@ -270,16 +275,16 @@ func (c *compiler) emitFloatingNAT() {
 		ready := c.checkFIPReady(f)
 		f.waiting = firstProblem(f.waiting, ready)
 		if !ready.OK() && !have.Exists {
-			continue // what is there stays while something is slow
+			continue // keep the existing OvnFip while something is slow
 		}
 		if have.Stuck {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has overlooked OvnFip %s, which is made again", f.ovnFipName)})
+				"Kube-OVN has missed OvnFip %s, which is being recreated", f.ovnFipName)})
 			continue
 		}
 		if c.mustRecreateFIP(f, have) {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"OvnFip %s has to go, and comes again with the address of EIp %s", f.ovnFipName, f.eip.Name)})
+				"OvnFip %s is being recreated with the address of EIp %s", f.ovnFipName, f.eip.Name)})
 			continue
 		}
 		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, V4Ip: f.target.String()}
@@ -287,16 +292,16 @@ func (c *compiler) emitFloatingNAT() {
 			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
 		if !have.Ready || have.Deleting || have.TargetIP != f.target || have.OvnEip != f.eip.ovnEipName {
 			f.waiting = firstProblem(f.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has not carried out OvnFip %s yet", f.ovnFipName)})
+				"Kube-OVN has not applied OvnFip %s yet", f.ovnFipName)})
 			continue
 		}
 		c.out.AddRow(c.w.Shard, intent.DNATAndSNAT{External: have.ExternalIP, Logical: f.target}, f.key.Ref())
 	}
 }
 
-// mustRecreateFIP says whether the translation that is there has to go before it can be made as it should be: it stands
-// in the way of making its address again, it has an address that is the EIp's no more, or it is on another EIp and the
-// new one is not ready to be translated to.
+// mustRecreateFIP reports whether the existing translation has to be deleted before it can be created as it should be:
+// it prevents its address from being recreated, it has an address that is no longer the EIp's, or it is on another EIp
+// and the new one is not ready.
 func (c *compiler) mustRecreateFIP(f *fip, have snapshot.OvnFip) bool {
 	switch {
 	case c.isVPCTerminating() || c.w.Engine.OvnEips[f.eip.ovnEipName].Deleting ||
@@ -309,8 +314,8 @@ func (c *compiler) mustRecreateFIP(f *fip, have snapshot.OvnFip) bool {
 	}
 }
 
-// checkFIPReady says what a translation has to wait for. Kube-OVN reports one as ready that it could not write, when it
-// comes before the router or its port.
+// checkFIPReady returns what a translation waits for. Kube-OVN reports an OvnFip as ready that it could not write, if
+// it is created before the router or its port.
 func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 	if why := c.checkEIPReady(f.eip); !why.OK() {
 		return why
@@ -321,7 +326,7 @@ func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 	if !c.w.Engine.Vpc.Ready || !c.w.Engine.Subnet.Ready {
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not made VPC %s and its subnet yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not created VPC %s and its subnet yet", c.w.Shard),
 		}
 	}
 	return intent.Finding{}

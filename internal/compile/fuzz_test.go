@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// FuzzShard looks for a world that breaks a promise of compile.
+// FuzzShard looks for a snapshot that violates an invariant of compile.
 func FuzzShard(f *testing.F) {
 	chance := rand.New(rand.NewPCG(3, 4))
 	for size := range 4000 {
@@ -35,7 +35,7 @@ func FuzzShard(f *testing.F) {
 	})
 }
 
-// invariants are what holds in any world.
+// invariants hold for any snapshot.
 type invariants struct {
 	*testing.T
 	w        *snapshot.VpcInput
@@ -43,7 +43,7 @@ type invariants struct {
 	verdicts []intent.Verdict
 }
 
-// checkEveryStep is what holds at every step.
+// checkEveryStep checks the invariants that hold at every step.
 func (p *invariants) checkEveryStep() {
 	p.keysHaveOneOrigin()
 	p.originsAreOurs()
@@ -58,7 +58,7 @@ func (p *invariants) checkEveryStep() {
 	p.statusesAreTrue()
 }
 
-// checkPure: the same world gives the same, in whatever order it is listed, and stays as it was.
+// checkPure checks that the same snapshot gives the same result in any order of its lists, and is not modified.
 func (p *invariants) checkPure(bytes []byte) {
 	again := randomWorld(&fuzzInput{bytes})
 	if !reflect.DeepEqual(p.w, again) {
@@ -79,7 +79,7 @@ func (p *invariants) keysHaveOneOrigin() {
 	}
 }
 
-// objectRefs are the API objects of the shard.
+// objectRefs returns the API objects of the shard.
 func objectRefs(w *snapshot.VpcInput) map[state.Ref]bool {
 	out := map[state.Ref]bool{}
 	for _, o := range w.Projects {
@@ -114,7 +114,7 @@ func (p *invariants) originsAreOurs() {
 	}
 	for key, entry := range p.out.Rows {
 		lent := entry.Origin.Kind == "OvnFip" && p.w.Engine.OvnFips[entry.Origin.Name].Deleting || entry.Origin.Kind == "OvnSnatRule" && p.w.Engine.SnatRule.Deleting
-		if !lent { // a row that is put back to be deleted
+		if !lent { // a row that is restored only to be deleted
 			origins[key.String()] = entry.Origin
 		}
 	}
@@ -135,10 +135,11 @@ func (p *invariants) originsAreOurs() {
 	}
 }
 
-// translationsAreUnique: OVN would take one of two on the same network, and nobody could tell which.
+// translationsAreUnique checks that no two translations conflict: of two on the same network OVN would use one, and it
+// is undefined which.
 func (p *invariants) translationsAreUnique() {
 	logical := map[string]state.Ref{}
-	for _, entry := range p.out.Rows { // the key of a row is its external address
+	for _, entry := range p.out.Rows { // rows are keyed by external address
 		nat, is := entry.Value.(intent.DNATAndSNAT)
 		if !is || entry.Origin.Kind == "OvnFip" {
 			continue
@@ -162,7 +163,7 @@ func (p *invariants) translationsAreUnique() {
 	}
 }
 
-// networkOf is the external subnet that an address is on.
+// networkOf returns the external subnet that an address is on.
 func (p *invariants) networkOf(a netip.Addr) string {
 	for _, x := range p.w.ExternalSubnets {
 		if x.Prefix.Contains(a) {
@@ -172,7 +173,7 @@ func (p *invariants) networkOf(a netip.Addr) string {
 	return ""
 }
 
-// nothingDangles: what an object hangs on is wanted too.
+// nothingDangles checks that everything an object depends on is in the intent, too.
 func (p *invariants) nothingDangles() {
 	needs := func(by fmt.Stringer, kind intent.Kind, name string) {
 		if _, wanted := p.out.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
@@ -180,7 +181,7 @@ func (p *invariants) nothingDangles() {
 		}
 	}
 	for key, entry := range p.out.Objects {
-		switch key.Kind { // the namespace and addresses outlive a VPC that is made again
+		switch key.Kind { // the namespace and addresses outlive a VPC that is recreated
 		case intent.Subnet, intent.OvnFip, intent.OvnSnatRule:
 			needs(key, intent.Vpc, testShard)
 		}
@@ -189,7 +190,7 @@ func (p *invariants) nothingDangles() {
 			needs(key, intent.OvnEip, decodeSpec[kubeovn.OvnFipSpec](entry.Value).OvnEip)
 		case intent.OvnSnatRule:
 			needs(key, intent.OvnEip, decodeSpec[kubeovn.OvnSnatRuleSpec](entry.Value).OvnEip)
-			if p.w.Engine.Subnet.Exists { // else it is made again when Kube-OVN has finished with the old one
+			if p.w.Engine.Subnet.Exists { // otherwise it is recreated when Kube-OVN has removed the old one
 				needs(key, intent.Subnet, testShard+"-default")
 			}
 		}

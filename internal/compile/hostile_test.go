@@ -15,14 +15,14 @@ import (
 // hostileMarker is in every hostile text, and nowhere else.
 const hostileMarker = "hOsTiLe"
 
-// hostileTexts are texts that would become structure where rows, names or matches were built of them.
+// hostileTexts are texts that would change the structure of rows, names or matches built from them.
 var hostileTexts = []string{
 	hostileMarker + ".acme-web:10.30.0.1 240.0.0.9=x", `" || ip4 || "` + hostileMarker, hostileMarker + ",10.9.9.9:80",
 	hostileMarker + "\n10.0.0.7=x", "\x1b[2J" + hostileMarker, hostileMarker + "=10.0.0.1", hostileMarker,
 }
 
-// textInjector replaces strings that users write by hostile texts: those that are equal by the same, so that what names
-// something still does. Names of objects are Kubernetes' own, which it has checked.
+// textInjector replaces user-written strings by hostile texts. Equal strings get equal texts, so that references stay
+// intact. Names of objects are not replaced: Kubernetes has validated them.
 type textInjector struct {
 	random       *rand.Rand
 	replacements map[string]string
@@ -65,8 +65,8 @@ func (p *textInjector) injectValue(v reflect.Value) {
 	}
 }
 
-// injectWorld poisons what users write in a world. A pod of a hostile name is there, too: the name alone has to be
-// refused.
+// injectWorld replaces the user-written strings of a snapshot. It also adds a pod with a hostile name, so that the name
+// itself has to be refused.
 func (p *textInjector) injectWorld(w *snapshot.VpcInput) {
 	for _, list := range []any{&w.Projects, &w.EIps, &w.FIps, &w.Services, &w.EgressServices, &w.EgressRoutes} {
 		p.injectValue(reflect.ValueOf(list).Elem())
@@ -78,7 +78,7 @@ func (p *textInjector) injectWorld(w *snapshot.VpcInput) {
 	}
 }
 
-// lbFixture is a world at rest with a load balancer whose backends are checked.
+// lbFixture returns a settled snapshot with a load balancer that has health checks.
 func lbFixture() *snapshot.VpcInput {
 	pod := podIP(5)
 	return &snapshot.VpcInput{
@@ -103,8 +103,8 @@ func lbFixture() *snapshot.VpcInput {
 	}
 }
 
-// No text that a user writes reaches a row, an entry of a list of a Vpc, or the name of an object: what does is of a
-// type that was checked.
+// No user-written text reaches a row, an entry of a Vpc's list, or the name of an object. Whatever does has a validated
+// type.
 func TestNoUserTextBecomesStructure(t *testing.T) {
 	chance, balancers := rand.New(rand.NewPCG(5, 6)), 0
 	for i := range 2000 {

@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// finalizersHold: an object stays until nothing that was made for it is left, or nobody would remove that. What is made
-// for a Service, and the EIp of a FIp, is known by its labels.
+// finalizersHold checks that an object keeps its finalizer until everything created for it is gone, or nothing would
+// remove that. Objects created for a Service, and the EIp of a FIp, are known by their labels.
 func (p *invariants) finalizersHold() {
 	for key, entry := range p.out.Objects {
 		by := intent.ObjectKey{
@@ -44,7 +44,7 @@ func (p *invariants) finalizersHold() {
 	}
 }
 
-// policiesAreOurs: in priorities that we claim, and to somewhere.
+// policiesAreOurs checks that policies have priorities that the controller claims, and a next hop if they need one.
 func (p *invariants) policiesAreOurs() {
 	for key, entry := range p.out.VpcEntries {
 		if key.List != intent.PolicyRoutes {
@@ -69,7 +69,7 @@ func (p *invariants) policiesAreOurs() {
 	}
 }
 
-// noSetIsNegated: ovn-controller multiplies out everything that a negated set does not have.
+// noSetIsNegated checks that no match negates a set: ovn-controller expands the complement of a negated set.
 func (p *invariants) noSetIsNegated() {
 	for key, entry := range p.out.Rows {
 		rule, ok := entry.Value.(intent.ACL)
@@ -80,7 +80,7 @@ func (p *invariants) noSetIsNegated() {
 	}
 }
 
-// verdictsAreComplete: one on each object, with its facts, and with reasons that the reference page has.
+// verdictsAreComplete checks that each object has one verdict, with facts and with reasons that are documented.
 func (p *invariants) verdictsAreComplete() {
 	left := objectRefs(p.w)
 	for _, v := range p.verdicts {
@@ -106,7 +106,7 @@ func (p *invariants) verdictsAreComplete() {
 			}
 		}
 	}
-	for _, s := range p.w.Services { // of somebody else's, or of no project
+	for _, s := range p.w.Services { // not served by Sallyport, or of no project
 		if !s.HasManagedStatus && (!s.IsLoadBalancer || s.Class != kubedcv1.LoadBalancerClass) {
 			delete(left, state.Ref{Kind: "Service", Namespace: s.Namespace, Name: s.Name})
 		}
@@ -116,7 +116,7 @@ func (p *invariants) verdictsAreComplete() {
 	}
 }
 
-// readyIsWanted: who is told that all is well has everything wanted.
+// readyIsWanted checks that everything is in the intent for an object that is reported as ready.
 func (p *invariants) readyIsWanted() {
 	wants := func(v intent.Verdict, kind intent.Kind, name string, row intent.Row) {
 		if _, wanted := p.out.Objects[intent.ObjectKey{Kind: kind, Name: name}]; !wanted {
@@ -144,8 +144,8 @@ func (p *invariants) readyIsWanted() {
 	}
 }
 
-// portsAreGivenOnce: no two load balancers have the same port of an address, and a Service that is told that all is
-// well has its own.
+// portsAreGivenOnce checks that no two load balancers have the same port of an address, and that a ready Service has
+// its ports.
 func (p *invariants) portsAreGivenOnce() {
 	holders := map[string]string{}
 	for _, entry := range p.out.Rows {
@@ -176,7 +176,7 @@ func (p *invariants) portsAreGivenOnce() {
 	}
 }
 
-// statusesAreTrue: Programmed is true only of what was taken, found, made, and seen.
+// statusesAreTrue checks that Programmed is true only for objects that were accepted, resolved, created and observed.
 func (p *invariants) statusesAreTrue() {
 	outcome := status.Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for i, v := range p.verdicts {

@@ -14,15 +14,15 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// protocols are those that OVN balances. Each has a load balancer of its own.
+// protocols are the protocols that OVN can load-balance. Each has a load balancer of its own.
 var protocols = []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP}
 
-// maxAffinity is OVN's limit. Kubernetes allows a day.
+// maxAffinity is OVN's limit of the affinity timeout in seconds. Kubernetes allows a day.
 const maxAffinity = 65535
 
-// drainAddress is an address of a Service's own that nobody can have (class E). Endpoints that get no new connections
-// are its backends: OVN's router translates the replies of backends only, and open connections to an endpoint that is
-// none any more would fall silent.
+// drainAddress returns an address per Service that no host can have (class E). Endpoints that get no new connections
+// are backends of it: OVN's router translates replies of backends only, so open connections to an endpoint that is no
+// backend any more would get no replies.
 func (s *service) drainAddress() netip.Addr {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(s.Namespace + "/" + s.Name)) // never fails
@@ -30,7 +30,7 @@ func (s *service) drainAddress() netip.Addr {
 	return netip.AddrFrom4([4]byte{240, sum[1], sum[2], sum[3]})
 }
 
-// emitLoadBalancers wants the load balancers of each Service, and what tells others of its address.
+// emitLoadBalancers adds the load balancers of each Service, and its companion objects.
 func (c *compiler) emitLoadBalancers() {
 	for _, s := range c.services {
 		if !s.isWanted() {
@@ -38,7 +38,7 @@ func (c *compiler) emitLoadBalancers() {
 		}
 		if !c.w.Engine.RouterPorts[c.internalPortName()] {
 			s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-				"Kube-OVN has not connected router %s with switch %s yet", c.w.Shard, c.subnetName())})
+				"Kube-OVN has not connected router %s to switch %s yet", c.w.Shard, c.subnetName())})
 			continue
 		}
 		if c.emitSourceRanges(s) {
@@ -52,7 +52,7 @@ func (c *compiler) emitLoadBalancers() {
 	}
 }
 
-// emitLoadBalancer wants the load balancer of a Service for one protocol.
+// emitLoadBalancer adds the load balancer of a Service for one protocol.
 func (c *compiler) emitLoadBalancer(s *service, protocol intent.Protocol) {
 	var vips []intent.VIP
 	for _, p := range s.Ports {
@@ -70,38 +70,38 @@ func (c *compiler) emitLoadBalancer(s *service, protocol intent.Protocol) {
 	}
 	slices.SortFunc(vips, intent.VIP.Compare)
 	var probes []intent.IPPortMapping
-	if s.HealthCheck != nil && protocol != intent.SCTP { // OVN can't check that
+	if s.HealthCheck != nil && protocol != intent.SCTP { // OVN has no SCTP health checks
 		probes = c.emitHealthChecks(s, protocol, vips)
 	}
 	c.out.AddRow(c.w.Shard, intent.LoadBalancer{
 		Service: intent.ServiceKey(s.key.Ref()), Name: s.loadBalancerName(protocol), Protocol: protocol, VIPs: vips,
 		IPPortMappings:  probes,
 		AffinityTimeout: min(s.AffinitySeconds, maxAffinity),
-		CTFlush:         protocol != intent.TCP, // a TCP connection ends by itself, and may do so in peace
+		CTFlush:         protocol != intent.TCP, // TCP connections end by themselves and are drained
 		Router:          c.w.Shard, Switch: c.subnetName(),
 	}, s.key.Ref())
 }
 
-// loadBalancerName is the name of a Service's load balancer for a protocol.
+// loadBalancerName returns the name of a Service's load balancer for a protocol.
 func (s *service) loadBalancerName(protocol intent.Protocol) string {
 	return s.Namespace + "-" + s.Name + "-" + string(protocol)
 }
 
-//nolint:gosec // a port of a Service: the API server allows at most 65535
+//nolint:gosec // the API server allows ports up to 65535
 func newAddrPort(a netip.Addr, port int) netip.AddrPort { return netip.AddrPortFrom(a, uint16(port)) }
 
-// vipKey is a key of what is balanced now.
+// vipKey returns the key of snapshot.Engine.VIPOwners.
 func vipKey(protocol intent.Protocol, at netip.AddrPort) string {
 	return string(protocol) + " " + at.String()
 }
 
-// companionKey names an object in the namespace of a Service.
+// companionKey returns the key of an object in the namespace of a Service.
 func (s *service) companionKey(kind intent.Kind, name string) intent.ObjectKey {
 	return intent.ObjectKey{Kind: kind, Namespace: s.Namespace, Name: name}
 }
 
-// emitCompanions wants what leads others in the cluster to the external address of a Service: a headless Service with
-// an EndpointSlice, and a Backend of Envoy Gateway if that is asked for.
+// emitCompanions adds the objects that let others in the cluster use the external address of a Service: a headless
+// Service with an EndpointSlice, and a Backend of Envoy Gateway if requested.
 func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	name, by := s.Name+"-ext", s.key.Ref()
 	labels := ownership.ManagedLabels(c.w.Shard)
@@ -111,7 +111,7 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	var ports, served []map[string]any
 	for _, p := range s.Ports {
 		port := map[string]any{"name": p.Name, "port": p.Number, "protocol": strings.ToUpper(string(p.Protocol))}
-		served = append(served, maps.Clone(port)) // here a port without a name has an empty one
+		served = append(served, maps.Clone(port)) // an EndpointSlice needs the name, even if empty
 		if p.Name == "" {
 			delete(port, "name")
 		}
@@ -138,16 +138,16 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 	case s.WantsBackend && c.w.BackendCRDMissing:
 		s.waiting = firstProblem(s.waiting, intent.Finding{
 			Reason: intent.NoEnvoyGateway,
-			Message: "a Backend is asked for, and there is no Envoy Gateway in the cluster that would know it; " +
-				"install its resource definitions and restart the controller, or take the annotation off",
+			Message: "a Backend was requested, but Envoy Gateway's CRDs are not installed; " +
+				"install them and restart the controller, or remove the annotation",
 		})
 	case s.WantsBackend:
 		c.emitEnvoyBackend(s, address)
 	}
 }
 
-// emitEnvoyBackend wants the Backend at the external address. Its endpoints stand for each other, so it has the first
-// port only.
+// emitEnvoyBackend adds the Backend for the external address. Envoy Gateway treats its endpoints as alternatives, so it
+// has the first TCP port only.
 func (c *compiler) emitEnvoyBackend(s *service, address netip.Addr) {
 	i := slices.IndexFunc(s.Ports, func(p snapshot.Port) bool { return p.Protocol == intent.TCP })
 	if i < 0 {

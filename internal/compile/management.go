@@ -10,10 +10,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// The management VPC is Kube-OVN's own, with the pods of all namespaces that have no Subnet of their own. Nobody asks
-// for it by a Project, and its way out is the nodes'. So none of its networks is a default one: each has a leg.
+// The management VPC is Kube-OVN's default VPC, with the pods of all namespaces that have no Subnet of their own. It
+// has no Project, and its pods leave through the nodes. So it has no default network: each external network has a
+// return port.
 
-// adoptManagementVPC gives the shard to Kube-OVN.
+// adoptManagementVPC makes Kube-OVN's Vpc the owner of the shard.
 func (c *compiler) adoptManagementVPC() {
 	m := c.w.Management
 	c.project = &project{
@@ -33,18 +34,18 @@ func (c *compiler) adoptManagementVPC() {
 	}
 }
 
-// ownsExternalPort says whether the router's port on an external subnet is a row of ours. Kube-OVN connects its own VPC
-// to the one that its ConfigMap names, and to no other.
+// ownsExternalPort reports whether the controller creates the router's port on an external subnet itself. Kube-OVN
+// connects its default VPC only to the external subnet that its ConfigMap names.
 func (c *compiler) ownsExternalPort(subnet string) bool {
 	return c.w.Management != nil && !c.w.Management.ConnectedByKubeOVN[subnet]
 }
 
-// hasForeignPortEIP says whether somebody else has made the OvnEip of that port.
+// hasForeignPortEIP reports whether the OvnEip of that port was not created by the controller.
 func (c *compiler) hasForeignPortEIP(subnet string) bool {
 	return c.w.Management != nil && c.hasExternalPort(subnet) && !c.w.Engine.OvnEips[c.externalPortName(subnet)].Owned
 }
 
-// emitManagementPort wants that port. Its address is that of an OvnEip.
+// emitManagementPort adds that port. Its address is that of an OvnEip.
 func (c *compiler) emitManagementPort(x *snapshot.ExternalSubnet) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, gatewayRef(c.externalPortName(x.Subnet))) }
 	eip, name := c.w.Engine.OvnEips[c.externalPortName(x.Subnet)], c.externalPortName(x.Subnet)
@@ -67,8 +68,8 @@ func (c *compiler) emitManagementPort(x *snapshot.ExternalSubnet) {
 	}
 }
 
-// gatewayChassis are those that may hold gateways. When no node is said to, it stays as it is: Kube-OVN takes the label
-// off all nodes at its start when it has no ConfigMap.
+// gatewayChassis returns the chassis that may hold gateways. If no node is labelled, the current ones stay: Kube-OVN
+// removes the label from all nodes when it starts without its ConfigMap.
 func (c *compiler) gatewayChassis() []string {
 	if m := c.w.Management; len(m.GatewayChassis) > 0 {
 		return m.GatewayChassis
@@ -76,21 +77,22 @@ func (c *compiler) gatewayChassis() []string {
 	return c.w.Management.CurrentChassis
 }
 
-// gatewayRef is what all who use a network need.
+// gatewayRef is the origin of a gateway port's rows, on which all users of the network depend.
 func gatewayRef(port string) state.Ref { return state.Ref{Kind: "Gateway", Name: port} }
 
-// checkGatewayNodes says whether some node can hold the gateways of the management VPC.
+// checkGatewayNodes checks that some node can hold the gateways of the management VPC.
 func (c *compiler) checkGatewayNodes() intent.Finding {
 	if c.w.Management == nil || len(c.gatewayChassis()) > 0 {
 		return intent.Finding{}
 	}
 	return intent.Finding{
-		Reason: intent.NoGatewayNode, Message: "no node may hold the gateway of the management VPC; label some with ovn.kubernetes.io/external-gw=true",
+		Reason: intent.NoGatewayNode, Message: "no node can hold the gateway of the management VPC; " +
+			"label at least one with ovn.kubernetes.io/external-gw=true",
 	}
 }
 
 // emitHostAccess lets pods of the management VPC reach the hosts of one network, and so the external addresses of
-// projects on it, with the address of the router's port there. Everything else goes by the nodes, as ever.
+// projects on it, with the address of the router's port there. All other traffic still leaves through the nodes.
 func (c *compiler) emitHostAccess() {
 	x := c.project.activeAccessNetwork()
 	if x == nil || !c.isConnected(x.Subnet) {
@@ -98,7 +100,7 @@ func (c *compiler) emitHostAccess() {
 	}
 	by := gatewayRef(c.externalPortName(x.Subnet))
 	c.emitOnLinkPort()
-	// not to the nodes
+	// overrides Kube-OVN's policy that sends packets to the nodes
 	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
 		fmt.Sprintf("inport == %q", ownership.OnLinkLoopbackPort(c.w.Shard))), by)
 	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach,
@@ -111,7 +113,7 @@ func (c *compiler) emitHostAccess() {
 	}
 }
 
-// activeAccessNetwork is the network whose hosts the pods reach, or nil.
+// activeAccessNetwork returns the network whose hosts the pods can reach, or nil.
 func (p *project) activeAccessNetwork() *snapshot.ExternalSubnet {
 	if !p.isActive() || !p.ipv4Prefix().IsValid() {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// findExternals is the external subnets that fit, those with most free addresses first.
+// findExternals returns the external subnets that match, those with most free addresses first.
 func (c *compiler) findExternals(fits func(snapshot.ExternalSubnet) bool) []*snapshot.ExternalSubnet {
 	var out []*snapshot.ExternalSubnet
 	for i := range c.w.ExternalSubnets {
@@ -28,20 +28,20 @@ func (c *compiler) findExternals(fits func(snapshot.ExternalSubnet) bool) []*sna
 	return out
 }
 
-// pickPreferred is the first subnet that has the first wish, or else the first that has the second, and so on; or else
-// the first.
+// pickPreferred returns the first subnet that meets the first preference, else the first that meets the second, and so
+// on; else the first.
 func pickPreferred(from []*snapshot.ExternalSubnet,
-	wishes ...func(*snapshot.ExternalSubnet) bool,
+	preferences ...func(*snapshot.ExternalSubnet) bool,
 ) *snapshot.ExternalSubnet {
-	for _, wish := range wishes {
-		if i := slices.IndexFunc(from, wish); i >= 0 {
+	for _, preferred := range preferences {
+		if i := slices.IndexFunc(from, preferred); i >= 0 {
 			return from[i]
 		}
 	}
 	return from[0]
 }
 
-// externalByName is the subnet of a name, or nil.
+// externalByName returns the subnet of a name, or nil.
 func (c *compiler) externalByName(subnet string) *snapshot.ExternalSubnet {
 	for i := range c.w.ExternalSubnets {
 		if c.w.ExternalSubnets[i].Subnet == subnet {
@@ -61,12 +61,13 @@ func (c *compiler) networkNotFound(what, name string) intent.Finding {
 	if known = slices.Compact(known); len(known) > 0 {
 		message += "; use one of the types " + strings.Join(known, ", ") + ", or ask the operator for another"
 	} else {
-		message += "; there is none at all: the operator labels a Kube-OVN Subnet with network.kube-dc.com/external-network-type"
+		message += "; there is none at all: ask the operator to label a Kube-OVN Subnet with " +
+			"network.kube-dc.com/external-network-type"
 	}
 	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
 }
 
-// admitsNamespace says whether a network is for a namespace of the shard.
+// admitsNamespace reports whether a network may be used by a namespace of the shard.
 func (c *compiler) admitsNamespace(x *snapshot.ExternalSubnet, namespace string) bool {
 	if p := c.project; c.w.Management == nil && p != nil {
 		return x.Admitted.AdmitsAny(c.w.Shard, snapshot.ProjectKey(p.Namespace, p.Name))
@@ -74,7 +75,7 @@ func (c *compiler) admitsNamespace(x *snapshot.ExternalSubnet, namespace string)
 	return x.Admitted.AdmitsAny(namespace)
 }
 
-// networkNotAllowed is the finding that a network is not for a namespace.
+// networkNotAllowed returns the finding that a namespace may not use a network.
 func (c *compiler) networkNotAllowed(x *snapshot.ExternalSubnet, namespace string) intent.Finding {
 	var known []string
 	for i := range c.w.ExternalSubnets {
@@ -87,17 +88,18 @@ func (c *compiler) networkNotAllowed(x *snapshot.ExternalSubnet, namespace strin
 		next = "use one of the types " + strings.Join(slices.Compact(known), ", ") + ", or " + next
 	}
 	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s; %s", x.Network, x.Type, namespace, next)}
+		"network %s (type %s) is not available to namespace %s; %s", x.Network, x.Type, namespace, next)}
 }
 
-// checkStillAllowed is the finding that an address of a network stays which is not for its namespace any more.
+// checkStillAllowed returns the finding that an existing address is kept although its namespace may not use the network
+// any more.
 func (c *compiler) checkStillAllowed(x *snapshot.ExternalSubnet, namespace string) intent.Finding {
 	if x == nil || c.admitsNamespace(x, namespace) {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NetworkNoLongerAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s any more; the address stays as long as the object does: "+
-			"delete that, or ask the operator to admit it again",
+		"network %s (type %s) is no longer available to namespace %s; existing addresses are kept: "+
+			"delete the object, or ask the operator to admit the namespace again",
 		x.Network, x.Type, namespace)}
 }
 
@@ -108,23 +110,23 @@ func networkIsDual(x *snapshot.ExternalSubnet) intent.Finding {
 		x.Subnet)}
 }
 
-// externalPortName is the name of the router's port on an external subnet, and of the OvnEip that has its address.
-// Kube-OVN names it.
+// externalPortName returns the name of the router's port on an external subnet, and of the OvnEip that has its address.
+// Kube-OVN defines it.
 func (c *compiler) externalPortName(subnet string) string {
 	return kubeovn.RouterPort(c.w.Shard, subnet)
 }
 
-// hasExternalPort says whether the router has, or is getting, a port on an external subnet.
+// hasExternalPort reports whether the router has, or is getting, a port on an external subnet.
 func (c *compiler) hasExternalPort(subnet string) bool {
 	return c.w.Engine.OvnEips[c.externalPortName(subnet)].Exists
 }
 
-// isConnected says whether the router's port on an external subnet is in the OVN database.
+// isConnected reports whether the router's port on an external subnet is in the OVN database.
 func (c *compiler) isConnected(subnet string) bool {
 	return c.w.Engine.RouterPorts[c.externalPortName(subnet)] && c.w.Engine.OvnEips[c.externalPortName(subnet)].Ready
 }
 
-// checkExternalPort is why the router has no port on an external subnet yet.
+// checkExternalPort returns the reason why the router has no port on an external subnet yet.
 func (c *compiler) checkExternalPort(subnet string) intent.Finding {
 	switch x := c.externalByName(subnet); {
 	case x != nil && x.Free <= 0 && !c.w.Engine.OvnEips[c.externalPortName(subnet)].Ready:
@@ -139,8 +141,8 @@ func (c *compiler) checkExternalPort(subnet string) intent.Finding {
 	}
 }
 
-// attachNetworks gives the router a port on each external subnet that an address is on. The port's address comes first:
-// Kube-OVN then uses it instead of taking one itself, for which it would stop a worker for a second.
+// attachNetworks adds a router port on each external subnet in use. The port's OvnEip is created first: Kube-OVN then
+// uses its address instead of allocating one itself, which would block a worker for a second.
 func (c *compiler) attachNetworks() {
 	if !c.project.isActive() || c.isVPCTerminating() {
 		return
@@ -162,10 +164,10 @@ func (c *compiler) attachNetworks() {
 			continue
 		}
 		if eip.Ready && !eip.Deleting && c.w.Engine.Vpc.Exists && !c.isAttachSkipped(x.Subnet) {
-			key, element := intent.ExternalSubnetEntry(c.w.Shard, x.Subnet)
-			c.out.AddVpcEntry(key, element, by)
-			key, element = intent.EnableExternalEntry(c.w.Shard)
-			c.out.AddVpcEntry(key, element, by)
+			key, entry := intent.ExternalSubnetEntry(c.w.Shard, x.Subnet)
+			c.out.AddVpcEntry(key, entry, by)
+			key, entry = intent.EnableExternalEntry(c.w.Shard)
+			c.out.AddVpcEntry(key, entry, by)
 		}
 		if c.isConnected(x.Subnet) {
 			c.out.AddRow(c.w.Shard, intent.NATAddressesOption(c.routerSwitchPortOn(x.Subnet)), by)
@@ -178,8 +180,8 @@ func (c *compiler) attachNetworks() {
 	}
 }
 
-// choosePortAddress is the address that the router's port on an external subnet must have: the one it has, or, on the
-// way out, the one it had, which others may have in their lists. Invalid: any.
+// choosePortAddress returns the address that the router's port on an external subnet must have: the current one or, on
+// the default network, the previous one, which third parties may have in their allow-lists. Invalid: any.
 func (c *compiler) choosePortAddress(x *snapshot.ExternalSubnet) netip.Addr {
 	have := c.w.Engine.OvnEips[c.externalPortName(x.Subnet)]
 	e := c.lookupEIP(c.w.Shard, defaultEIPName)
@@ -193,18 +195,18 @@ func (c *compiler) choosePortAddress(x *snapshot.ExternalSubnet) netip.Addr {
 	return e.StatusAddress
 }
 
-// failedWithoutAddress says whether an OvnEip has to go, so that it can come again. Kube-OVN writes an OvnEip's address
-// into its spec and then copies it from its cache into the status; when the cache is late, the status becomes ready
-// without an address, for ever. When Kube-OVN is restarted in between, another may get the address, and then this one
-// gets none.
+// failedWithoutAddress reports whether an OvnEip has to be deleted and recreated. Kube-OVN writes an OvnEip's address
+// into its spec and then copies it from its cache into the status. If the cache is stale, the status becomes ready
+// without an address, permanently. If Kube-OVN is restarted in between, another OvnEip may get the address, and this
+// one gets none.
 func (c *compiler) failedWithoutAddress(ovnEip string) bool {
 	have := c.w.Engine.OvnEips[ovnEip]
 	return have.Owned && have.FailedWithoutAddress
 }
 
-// isAttachSkipped says whether Kube-OVN takes an external subnet for connected that it has not connected: at the end of
-// its work on a Vpc it notes as connected what the Vpc asks for by then. Such a subnet has to be disconnected, so that
-// it can be connected.
+// isAttachSkipped reports whether Kube-OVN considers an external subnet connected that it has not connected: at the end
+// of processing a Vpc it records as connected whatever the spec asks for by then. Such a subnet has to be disconnected
+// before it can be connected.
 func (c *compiler) isAttachSkipped(subnet string) bool {
 	vpc := c.w.Engine.Vpc
 	if c.w.Engine.RouterPorts == nil || c.w.Engine.RouterPorts[c.externalPortName(subnet)] ||
@@ -215,8 +217,8 @@ func (c *compiler) isAttachSkipped(subnet string) bool {
 		(!vpc.StatusWrittenAt.IsZero() && c.w.Now.Sub(vpc.StatusWrittenAt) > engineGracePeriod)
 }
 
-// usedExternals is the external subnets that the router needs a port on. One without IPv4 is none: the router could not
-// get an address there.
+// usedExternals returns the external subnets that the router needs a port on. Subnets without IPv4 are left out: the
+// router could not get an address there.
 func (c *compiler) usedExternals() []*snapshot.ExternalSubnet {
 	names := map[string]bool{}
 	for _, x := range []*snapshot.ExternalSubnet{c.project.defaultNetwork, c.project.accessNetwork} {
@@ -225,7 +227,7 @@ func (c *compiler) usedExternals() []*snapshot.ExternalSubnet {
 		}
 	}
 	for _, e := range c.eips {
-		if e.isWanted() && e.ExistingOvnEip == "" { // a child is there for another reason, and only as long
+		if e.isWanted() && e.ExistingOvnEip == "" { // an EIp with a childRef does not keep the port
 			names[e.external.Subnet] = true
 		}
 	}
@@ -236,7 +238,7 @@ func (c *compiler) usedExternals() []*snapshot.ExternalSubnet {
 	}
 	for _, have := range c.w.Engine.OvnEips {
 		if have.Owned && have.Type == "nat" {
-			names[have.Subnet] = true // an address that is on its way out still needs the port
+			names[have.Subnet] = true // an address that is being removed still needs the port
 		}
 	}
 	return c.findExternals(func(x snapshot.ExternalSubnet) bool {

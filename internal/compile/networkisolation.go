@@ -12,12 +12,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// emitTenantIsolation drops what other projects send to the project's addresses on networks with isolation Tenants. The
-// rules are at the router's ports on these networks. They look at the source address: a packet of a router whose
-// gateway is on another node comes in from the wire like everybody's.
+// emitTenantIsolation adds the ACLs that drop packets of other projects to the project's addresses on networks with
+// isolation Tenants. The ACLs are at the router's ports on these networks. They match the source address: a packet from
+// a router whose gateway is on another node arrives from the wire like any other.
 //
-// Other projects' addresses are those that Kube-OVN could give them, whether it has or not. So no address is reachable
-// before a row says otherwise, and the rows do not change with the addresses of others.
+// Other projects' addresses are all that Kube-OVN could assign to them, assigned or not. So no address is reachable
+// before a row exists for it, and the rows do not change with the addresses of others.
 func (c *compiler) emitTenantIsolation() {
 	if !c.project.isActive() || c.isVPCTerminating() {
 		return
@@ -51,8 +51,8 @@ func (c *compiler) emitTenantIsolation() {
 	}
 }
 
-// sharedAddresses are the project's addresses on a network that all projects reach. One that is not reserved anybody
-// could have got.
+// sharedAddresses returns the project's addresses on a network that all projects may reach. An address that is not
+// reserved is not shared, because anybody could have got it.
 func (c *compiler) sharedAddresses(x *snapshot.ExternalSubnet) (out []netip.Prefix) {
 	for _, e := range c.eips {
 		if e.isWanted() && e.external.Subnet == x.Subnet && x.IsReserved(e.address) &&
@@ -63,10 +63,10 @@ func (c *compiler) sharedAddresses(x *snapshot.ExternalSubnet) (out []netip.Pref
 	return out
 }
 
-// otherTenantPrefixes are the addresses on external networks that other projects have or may get.
+// otherTenantPrefixes returns the addresses on external networks that other projects have or may get.
 func (c *compiler) otherTenantPrefixes() []netip.Prefix {
 	own := c.projectExternalIPs()
-	for _, s := range c.w.Selections { // with these its pods leave
+	for _, s := range c.w.Selections { // source addresses of its own pods
 		for _, a := range s.Addresses {
 			own = append(own, netip.PrefixFrom(a, a.BitLen()))
 		}
@@ -82,8 +82,8 @@ func (c *compiler) otherTenantPrefixes() []netip.Prefix {
 	return subtractPrefixes(pools, slices.Concat(reserved, own))
 }
 
-// subtractPrefixes is prefixes without others. What is invalid is left out: the library would give nothing at all, and
-// then nothing would be dropped.
+// subtractPrefixes returns prefixes without others. Invalid prefixes are skipped: the library would return nothing at
+// all, and nothing would be dropped.
 func subtractPrefixes(from, without []netip.Prefix) []netip.Prefix {
 	var b netipx.IPSetBuilder
 	for _, p := range from {

@@ -11,7 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Networks is what we think of each ExternalNetwork. A subnet belongs to the first that names it, by name.
+// Networks returns a verdict on each ExternalNetwork. A subnet belongs to the first network, sorted by name, that lists
+// it.
 func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	var out []intent.Verdict
 	owner := map[string]string{}
@@ -28,13 +29,13 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			x, exists := w.ExternalSubnets[name]
 			if other := owner[name]; other != "" {
 				v.Accepted = firstProblem(v.Accepted, intent.Finding{Reason: intent.SubnetTaken, Message: fmt.Sprintf(
-					"Subnet %s belongs to ExternalNetwork %s; take it out of one of the two", name, other)})
+					"Subnet %s already belongs to ExternalNetwork %s; remove it from one of the two", name, other)})
 				continue
 			}
 			if !exists {
 				v.Resolved = firstProblem(v.Resolved,
 					intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
-						"there is no Subnet %s with an IPv4 prefix and gateway", name)})
+						"Subnet %s does not exist, or has no IPv4 prefix and gateway; create or correct it", name)})
 				continue
 			}
 			owner[name] = n.Name
@@ -44,7 +45,7 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			if !x.Ready {
 				v.Waiting = firstProblem(v.Waiting,
 					intent.Finding{Reason: intent.WaitingForEngine, Message: fmt.Sprintf(
-						"Kube-OVN has not made Subnet %s ready yet", name)})
+						"Subnet %s is not ready yet", name)})
 			}
 			facts.Subnets = append(facts.Subnets,
 				intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
@@ -63,7 +64,7 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	return out
 }
 
-// checkSharedReserved is which of a network's shared addresses is not shared, because Kube-OVN could give it to
+// checkSharedReserved returns the finding that a shared address is not shared, because Kube-OVN could assign it to
 // anybody.
 func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) intent.Finding {
 	for _, a := range slices.SortedFunc(maps.Keys(n.SharedAddresses), netip.Addr.Compare) {
@@ -73,19 +74,20 @@ func checkSharedReserved(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) i
 		}
 		if !slices.ContainsFunc(n.Subnets, reserves) {
 			return intent.Finding{Reason: intent.SharedAddressNotReserved, Message: fmt.Sprintf(
-				"shared address %s is not shared: it is in excludeIps of none of the network's Subnets, and so anybody could get it; add it there", a)}
+				"shared address %s is not shared: any project could get it; "+
+					"add it to excludeIps of the network's Subnet", a)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// resolveReturnPath is how replies find back to a network, and why not as somebody asked for.
+// resolveReturnPath returns the return path mode of a network, and why it is not the requested one.
 func resolveReturnPath(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) (string, intent.Finding) {
 	want := cmp.Or(n.ReturnPath, w.DefaultReturnPath, snapshot.ReturnByConnection)
 	if want == snapshot.ReturnBySource || w.MissingCapabilities == "" {
 		return string(want), intent.Finding{}
 	}
 	return string(snapshot.ReturnBySource), intent.Finding{Reason: intent.EngineTooOld, Message: fmt.Sprintf(
-		"OVN can't lead replies back by their connection: %s; they follow the pod's address, as with returnPath: Source. "+
+		"OVN can't route replies by connection: %s; they are routed by the pod's address, as with returnPath: Source. "+
 			"Upgrade OVN to 24.09 or later", w.MissingCapabilities)}
 }

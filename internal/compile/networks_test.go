@@ -9,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// A VRF without the cluster's prefixes would send what is for pods to its gateway.
+// A VRF without the cluster's prefixes would send packets for pods to its gateway.
 func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 	uplink := snapshot.Uplink{Meta: snapshot.Meta{Name: "vlan"}, Method: "VRF", Nodes: []string{"a"}}
 	for _, inside := range [][]netip.Prefix{nil, {netip.MustParsePrefix("10.96.0.0/12")}} {
@@ -24,7 +24,7 @@ func TestVRFNeedsToKnowWhatIsInside(t *testing.T) {
 	}
 }
 
-// A network that nodes are on is carried out when the agents of all of them say so.
+// A network of nodes is programmed when the agents of all of them report it.
 func TestNetworkWaitsForItsNodes(t *testing.T) {
 	paths := func(b snapshot.NodePathStatus) map[string]snapshot.NodePathStatus {
 		return map[string]snapshot.NodePathStatus{"a": {
@@ -40,7 +40,7 @@ func TestNetworkWaitsForItsNodes(t *testing.T) {
 			snapshot.NodePathStatus{IsCurrent: true, NetworkProblems: map[string]string{"vlan": ""}},
 			"",
 		},
-		"nobody has said so": {snapshot.NodePathStatus{}, "is sallyport-agent running there?"},
+		"nobody has said so": {snapshot.NodePathStatus{}, "check that sallyport-agent is running there"},
 		"it can't be": {snapshot.NodePathStatus{
 			IsCurrent:       true,
 			NetworkProblems: map[string]string{"vlan": "interface eth1 is down"},

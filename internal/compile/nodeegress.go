@@ -14,36 +14,36 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// nodeEgressPolicy is pods of Kube-OVN's own VPC that leave by an external network which their nodes are on. Diversions
-// are the same in projects.
+// nodeEgressPolicy is a set of pods of the management VPC that leave through an external network of their nodes.
+// vpcEgressPolicy is the counterpart in projects.
 type nodeEgressPolicy struct {
 	key                         intent.ObjectKey
 	meta                        snapshot.Meta
 	accepted, resolved, waiting intent.Finding
 
 	pods         []snapshot.PodPlacement
-	uplinks      []*snapshot.Uplink // by which they leave: the first that a pod's node is on
+	uplinks      []*snapshot.Uplink // networks; a pod uses the first that its node is on
 	destinations []netip.Prefix
-	addresses    []netip.Addr  // with which, at most one of each family; none: the interface's
-	byAnnotation bool          // the Service itself asked for it, by annotation
-	claims       []egressClaim // its pods that can leave so
+	addresses    []netip.Addr  // source addresses, at most one of each family; none: the interface's
+	byAnnotation bool          // requested by the Service's annotation
+	claims       []egressClaim // its pods that the policy can apply to
 }
 
-// allDestinations is the destinations of pods that do not choose.
+// allDestinations are the destinations of policies that name none.
 var allDestinations = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
 func (d *nodeEgressPolicy) isWanted() bool {
 	return d.accepted.OK() && d.resolved.OK() && !d.meta.Deleting && len(d.uplinks) > 0
 }
 
-// resolveEgressPolicies gives each EgressRoute and each EgressService its networks, its address and its pods: routes
-// first, and of the same kind the oldest first, which is the order in which they have a say.
+// resolveEgressPolicies resolves the networks, addresses and pods of each EgressRoute and EgressService: routes before
+// Services, and of the same kind the oldest first. This is their order of precedence.
 func (n *nodesCompiler) resolveEgressPolicies() {
-	led := destinationCounts{}
+	counts := destinationCounts{}
 	for _, r := range sortByAge(n.w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {
 		d := n.resolveEgressRoute(r)
 		if d.isWanted() {
-			d.accepted = led.admitRoute(r)
+			d.accepted = counts.admitRoute(r)
 		}
 		n.egressPolicies = append(n.egressPolicies, d)
 	}
@@ -57,7 +57,7 @@ func (n *nodesCompiler) resolveEgressPolicies() {
 		key := intent.ObjectKey{Kind: intent.EgressService, Namespace: s.Namespace, Name: s.Name}
 		all = append(all, n.resolveEgressService(s, balancers[key]))
 		if !s.Deleting {
-			delete(balancers, key) // it comes before the annotation
+			delete(balancers, key) // it overrides the annotation
 		}
 	}
 	for _, b := range balancers {
@@ -72,7 +72,7 @@ func (n *nodesCompiler) resolveEgressPolicies() {
 	})...)
 }
 
-// resolveEgressRoute is the departure of an EgressRoute.
+// resolveEgressRoute returns the policy of an EgressRoute.
 func (n *nodesCompiler) resolveEgressRoute(r snapshot.EgressRoute) *nodeEgressPolicy {
 	d := &nodeEgressPolicy{
 		key: intent.ObjectKey{Kind: intent.EgressRoute, Namespace: r.Namespace, Name: r.Name}, meta: r.Meta,
@@ -98,7 +98,7 @@ func (n *nodesCompiler) resolveEgressRoute(r snapshot.EgressRoute) *nodeEgressPo
 	return d
 }
 
-// resolveEgressService is the departure of pods behind a Service; nil: there is none.
+// resolveEgressService returns the policy for the pods behind a Service; b is nil if the Service does not exist.
 func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 	b *snapshot.LoadBalancerService,
 ) *nodeEgressPolicy {
@@ -109,7 +109,7 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 	}
 	if b == nil {
 		d.resolved = intent.Finding{Reason: intent.ServiceNotFound, Message: fmt.Sprintf(
-			"there is no Service %s of type LoadBalancer in namespace %s; create it, or give this the name of one",
+			"there is no Service %s of type LoadBalancer in namespace %s; create it, or use the name of another",
 			s.Name, s.Namespace)}
 		return d
 	}
@@ -137,7 +137,8 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 		if len(b.ExternalIPs) > 0 && len(n.ownedAddresses(b)) == 0 {
 			d.resolved = intent.Finding{}
 			d.accepted = intent.Finding{Reason: intent.AddressTaken, Message: fmt.Sprintf(
-				"address %s of Service %s is held by another namespace, by an EIp or an older Service; let the Service have an address of its own",
+				"address %s of Service %s belongs to an EIp or an older Service of another namespace; "+
+					"assign the Service an address of its own",
 				b.ExternalIPs[0], s.Name)}
 		}
 	}
@@ -145,12 +146,12 @@ func (n *nodesCompiler) resolveEgressService(s snapshot.EgressService,
 	return d
 }
 
-// chooseByAddress chooses the networks by which an address of the Service is reached and, unless the interface's is
-// asked for, that address.
+// chooseByAddress chooses the networks on which an address of the Service is reachable and, unless the interface's
+// address is requested, that address.
 func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []netip.Addr, s snapshot.EgressService) {
 	if len(external) == 0 {
 		d.resolved = intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-			"Service %s has no external address yet; look at who gives it one, such as MetalLB", s.Name)}
+			"Service %s has no external address yet; check the controller that assigns it, such as MetalLB", s.Name)}
 		return
 	}
 	for _, a := range external {
@@ -161,7 +162,7 @@ func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []
 		case len(d.uplinks) == 0:
 			d.uplinks = on
 		case !servesAddress(d.uplinks[0], a):
-			continue // the first decides
+			continue // the first address decides
 		}
 		if !s.ByNetwork && !slices.ContainsFunc(d.addresses, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
 			d.addresses = append(d.addresses, a)
@@ -172,23 +173,25 @@ func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []
 	}
 	if s.Network != "" {
 		d.accepted = intent.Finding{Reason: intent.AddressOfAnotherNetwork, Message: fmt.Sprintf(
-			"address %s is not in nodes.addresses of network %s, where it would be dropped; leave out spec.network, or use sourceIPBy Network",
+			"address %s is not in nodes.addresses of network %s and would be dropped there; "+
+				"omit spec.network, or use sourceIPBy Network",
 			external[0], s.Network)}
 		return
 	}
 	d.accepted = intent.Finding{Reason: intent.AddressOutsideNetwork, Message: fmt.Sprintf(
-		"address %s is in nodes.addresses of no ExternalNetwork; let the operator add it to the one by which it is reached", external[0])}
+		"address %s is in nodes.addresses of no ExternalNetwork; "+
+			"ask the operator to add it to the network that it is reachable on", external[0])}
 }
 
-// ownedAddresses are the addresses of a Service that its namespace has. Several Services may show one, and only its
-// owner's pods leave with it.
+// ownedAddresses returns the addresses of a Service that belong to its namespace. Several Services may show the same
+// address, and only its owner's pods may use it as source.
 func (n *nodesCompiler) ownedAddresses(b *snapshot.LoadBalancerService) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(b.ExternalIPs), func(a netip.Addr) bool {
 		return n.w.AddressNamespaces[a] != b.Namespace
 	})
 }
 
-// excludeHostNetwork are pods with addresses of their own: those on the network of their node have the node's.
+// excludeHostNetwork returns the pods that have an address of their own. Host-network pods have the node's.
 func (n *nodesCompiler) excludeHostNetwork(pods []snapshot.PodPlacement) []snapshot.PodPlacement {
 	return slices.DeleteFunc(slices.Clone(pods), func(p snapshot.PodPlacement) bool {
 		return p.Node == "" || n.hosts[p.Address]
@@ -204,66 +207,69 @@ func (n *nodesCompiler) filterUplinks(fits func(*snapshot.Uplink) bool) (out []*
 	return out
 }
 
-// admittedUplinks are the networks that are for a namespace.
+// admittedUplinks returns the networks that a namespace may use.
 func admittedUplinks(uplinks []*snapshot.Uplink, namespace string) []*snapshot.Uplink {
 	return slices.DeleteFunc(slices.Clone(uplinks), func(u *snapshot.Uplink) bool {
 		return !u.Admitted.AdmitsAny(namespace)
 	})
 }
 
-// uplinkNotAllowed is the finding that a network is not for a namespace.
+// uplinkNotAllowed returns the finding that a namespace may not use a network.
 func uplinkNotAllowed(u *snapshot.Uplink, namespace string) intent.Finding {
 	return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-		"network %s (type %s) is not for namespace %s; use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
+		"network %s (type %s) is not available to namespace %s; "+
+			"use another, or ask the operator to add it to allowedNamespaces of the ExternalNetwork",
 		u.Name, u.Type, namespace)}
 }
 
 func (n *nodesCompiler) uplinkNotFound(what, name string) intent.Finding {
-	message := fmt.Sprintf("there is no ExternalNetwork of %s %s that nodes are on, and pods of Kube-OVN's own VPC leave by their node; ",
+	message := fmt.Sprintf("there is no ExternalNetwork of %s %s with spec.nodes, "+
+		"and pods of the management VPC leave through their nodes; ",
 		what, humanize.Quote(name))
 	known := make([]string, 0, len(n.uplinks))
 	for _, u := range n.uplinks {
 		known = append(known, fmt.Sprintf("%s (%s)", u.Name, u.Type))
 	}
 	if slices.Sort(known); len(known) > 0 {
-		message += "use one of " + strings.Join(known, ", ") + ", or ask the operator for spec.nodes on another"
+		message += "use one of " + strings.Join(known, ", ") + ", or ask the operator to add spec.nodes to another"
 	} else {
-		message += "there is none at all: ask the operator for an ExternalNetwork with spec.nodes, or use a project's namespace"
+		message += "there is none at all: ask the operator for one, or use a project's namespace"
 	}
 	return intent.Finding{Reason: intent.NetworkNotFound, Message: message}
 }
 
-// hasGatewayFor says whether a network has a gateway of an address's family.
+// hasGatewayFor reports whether a network has a gateway of an address's family.
 func hasGatewayFor(u *snapshot.Uplink, a netip.Addr) bool {
 	return slices.ContainsFunc(u.Gateways, func(g netip.Addr) bool { return g.Is4() == a.Is4() })
 }
 
-// checkFamilies says whether every destination can be reached by the network.
+// checkFamilies checks that the network has a gateway for every destination.
 func (d *nodeEgressPolicy) checkFamilies() intent.Finding {
 	for _, to := range d.destinations {
 		if !slices.ContainsFunc(d.uplinks, func(u *snapshot.Uplink) bool { return hasGatewayFor(u, to.Addr()) }) {
 			return intent.Finding{Reason: intent.FamilyNotServed, Message: fmt.Sprintf(
 				"network %s has no gateway of the family of destination %s; "+
-					"leave it out, or ask the operator for one in nodes.gateways", d.uplinks[0].Name, to)}
+					"omit it, or ask the operator to add one to nodes.gateways", d.uplinks[0].Name, to)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// checkMethod says whether the network's method can lead to the destinations.
+// checkMethod checks that the network's method can serve the destinations.
 func (d *nodeEgressPolicy) checkMethod() intent.Finding {
 	for _, u := range d.uplinks {
 		if u.Method == string(kubedcv1alpha1.NodeStatic) &&
 			slices.ContainsFunc(d.destinations, func(p netip.Prefix) bool { return p.Bits() == 0 }) {
 			return intent.Finding{Reason: intent.NeedsAnotherMethod, Message: fmt.Sprintf(
-				"network %s has method Static, which knows destinations only, and pods are to leave by it for everywhere; "+
+				"network %s has method Static, which needs destinations, but the policy is for all destinations; "+
 					"name destinations in an EgressRoute, or ask the operator for another method", u.Name)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// sourceAddress is the address with which a pod leaves, and whether it can leave with one; invalid: the interface's.
+// sourceAddress returns the source address for a pod, and whether there is one for its family; invalid: the
+// interface's.
 func (d *nodeEgressPolicy) sourceAddress(pod netip.Addr) (netip.Addr, bool) {
 	for _, a := range d.addresses {
 		if a.Is4() == pod.Is4() {
@@ -273,7 +279,7 @@ func (d *nodeEgressPolicy) sourceAddress(pod netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, len(d.addresses) == 0
 }
 
-// egressClaim is the departure that leads what a pod sends to a destination, and how.
+// egressClaim is the policy that applies to a pod's packets to a destination, and the path it gives them.
 type egressClaim struct {
 	policy *nodeEgressPolicy
 	pod    snapshot.PodPlacement
@@ -281,15 +287,15 @@ type egressClaim struct {
 	source netip.Addr
 }
 
-// hasSamePath says whether it makes no difference which of two claims a packet follows.
+// hasSamePath reports whether packets take the same path with either claim.
 func (c egressClaim) hasSamePath(o egressClaim) bool {
 	return c.uplink == o.uplink && c.source == o.source
 }
 
-// egressClaims are those on a pod, by destination.
+// egressClaims are the claims on a pod, by destination.
 type egressClaims map[netip.Prefix]egressClaim
 
-// exceptedPrefixes is what others lead elsewhere of a destination: longer prefixes in it.
+// exceptedPrefixes returns the longer prefixes in a destination that other policies send elsewhere.
 func (c egressClaims) exceptedPrefixes(to netip.Prefix) (out []netip.Prefix) {
 	for p, o := range c {
 		if p.Bits() > to.Bits() && to.Contains(p.Addr()) && !o.hasSamePath(c[to]) {
@@ -299,7 +305,7 @@ func (c egressClaims) exceptedPrefixes(to netip.Prefix) (out []netip.Prefix) {
 	return out
 }
 
-// claimPods decides who leads what each pod sends. A destination is the first one's who asks for it.
+// claimPods decides which policy applies to each pod and destination: the first that asks for it.
 func (n *nodesCompiler) claimPods() {
 	for _, d := range n.egressPolicies {
 		if !d.isWanted() {
@@ -322,28 +328,28 @@ func (n *nodesCompiler) claimPods() {
 	}
 }
 
-// newEgressClaim is how a departure leads a pod, and whether it can: by the first of its networks that the pod's node
-// is on.
+// newEgressClaim returns the path that a policy gives a pod, and whether it can: through the first of its networks that
+// the pod's node is on.
 func (n *nodesCompiler) newEgressClaim(d *nodeEgressPolicy, p snapshot.PodPlacement) (egressClaim, bool) {
-	as, can := d.sourceAddress(p.Address)
-	there := false
+	source, can := d.sourceAddress(p.Address)
+	attached := false
 	for _, u := range d.uplinks {
-		if there = there || n.attached[nodeNetworkKey{p.Node, u.Name}]; can &&
+		if attached = attached || n.attached[nodeNetworkKey{p.Node, u.Name}]; can &&
 			n.attached[nodeNetworkKey{p.Node, u.Name}] && hasGatewayFor(u, p.Address) {
-			return egressClaim{d, p, u, as}, true
+			return egressClaim{d, p, u, source}, true
 		}
 	}
-	if there {
-		return egressClaim{}, false // the network is not of its family: the pod has another address that leaves
+	if attached {
+		return egressClaim{}, false // the network lacks the family; the pod's address of the other family is served
 	}
 	d.waiting = firstProblem(d.waiting, intent.Finding{Reason: intent.NodeNotOnNetwork, Message: fmt.Sprintf(
-		"pod address %s is on node %s, which is not on network %s, and leaves as others do; "+
-			"let the pod run on another node, or let the network's nodeSelector choose this one", p.Address, p.Node,
+		"pod address %s is on node %s, which is not on network %s, and uses the default egress; "+
+			"run the pod on another node, or select this node in the network's nodeSelector", p.Address, p.Node,
 		d.uplinks[0].Name)})
 	return egressClaim{}, false
 }
 
-// addNodeEgress is a network with the pods of a node that leave by it.
+// addNodeEgress returns a network with the pods of a node that leave through it.
 func (n *nodesCompiler) addNodeEgress(network kubedcv1alpha1.NodeNetwork, node string) kubedcv1alpha1.NodeNetwork {
 	network.Egress = n.egress[nodeNetworkKey{node, network.Name}]
 	if slices.ContainsFunc(network.Egress, func(e kubedcv1alpha1.NodeEgress) bool { return len(e.Destinations) == 0 }) {
@@ -352,8 +358,8 @@ func (n *nodesCompiler) addNodeEgress(network kubedcv1alpha1.NodeNetwork, node s
 	return network
 }
 
-// podGroup is pods of a node that leave by a network in the same way: to the same destinations, of which the same are
-// others'.
+// podGroup is a group of pods on a node that leave through a network in the same way: with the same destinations and
+// exceptions.
 type podGroup struct {
 	at     nodeNetworkKey
 	key    string
@@ -361,7 +367,7 @@ type podGroup struct {
 	pods   []netip.Addr
 }
 
-// groupPods writes down what each departure leads out by which network of which node.
+// groupPods builds the egress entries of each network on each node.
 func (n *nodesCompiler) groupPods() {
 	for _, d := range slices.SortedFunc(slices.Values(n.egressPolicies), func(a, b *nodeEgressPolicy) int {
 		return a.key.Compare(b.key)
@@ -384,7 +390,7 @@ func (n *nodesCompiler) groupPods() {
 	}
 }
 
-// groupDestinations is how a pod leaves: one for all destinations of which others lead the same elsewhere.
+// groupDestinations returns the egress entries of a pod: one for all destinations with the same exceptions.
 func (n *nodesCompiler) groupDestinations(c egressClaim) (out []podGroup) {
 	destinations, excepts := map[string][]netip.Prefix{}, map[string][]string{}
 	all := n.claims[c.pod.Address]
@@ -421,8 +427,8 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// buildVerdicts is what we think of each EgressService and EgressRoute. A Service that asks by annotation is not ours
-// to judge: a note tells.
+// buildVerdicts returns the verdict on each EgressService and EgressRoute. A Service with the annotation may be served
+// by another controller, so problems with it become a note (an event) instead.
 func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
 	for _, d := range n.egressPolicies {
 		if !d.byAnnotation {
@@ -431,7 +437,8 @@ func (n *nodesCompiler) buildVerdicts() (out []intent.Verdict) {
 		}
 		if wrong := firstProblem(d.accepted, d.resolved); !wrong.OK() {
 			n.out.Notes = append(n.out.Notes, intent.Note{Object: d.key, Finding: intent.Finding{
-				Reason: intent.NoEgress, Message: "its pods can't leave with its address: " + wrong.Message,
+				Reason:  intent.NoEgress,
+				Message: "its address can't be the source address of its pods: " + wrong.Message,
 			}})
 		}
 	}
@@ -471,7 +478,7 @@ func (n *nodesCompiler) buildVerdict(d *nodeEgressPolicy) intent.Verdict {
 	return out
 }
 
-// countPods is how many pods have these addresses. One may have an address of each family.
+// countPods returns the number of pods with these addresses. A pod may have an address of each family.
 func countPods(pods []snapshot.PodPlacement) int {
 	four := 0
 	for _, p := range pods {
@@ -482,8 +489,8 @@ func countPods(pods []snapshot.PodPlacement) int {
 	return max(four, len(pods)-four)
 }
 
-// checkAgentReport is why a node does not do its part of a network yet, as far as its NodePath is written: the agent
-// there has the word.
+// checkAgentReport returns the reason why a node does not serve a network yet, as reported by its agent. A node without
+// a NodePath has none.
 func checkAgentReport(paths map[string]snapshot.NodePathStatus, node, network string) intent.Finding {
 	path, written := paths[node]
 	problem, known := path.NetworkProblems[network]
@@ -492,9 +499,10 @@ func checkAgentReport(paths map[string]snapshot.NodePathStatus, node, network st
 		return intent.Finding{}
 	case path.IsCurrent && known:
 		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
-			"node %s can't carry it out: %s; see NodePath %s", node, problem, node)}
+			"node %s can't apply it: %s; see NodePath %s", node, problem, node)}
 	default:
 		return intent.Finding{Reason: intent.WaitingForAgent, Message: fmt.Sprintf(
-			"node %s has not carried it out yet: its agent has not reported on NodePath %s as it is now; is sallyport-agent running there?", node, node)}
+			"node %s has not applied it yet: its agent has not reported on the current NodePath %s; "+
+				"check that sallyport-agent is running there", node, node)}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// nodeEgressFixture is a world with two networks: red on nodes a and b, blue on a only. A Service has a pod on each
-// node.
+// nodeEgressFixture returns a snapshot with two networks: red on nodes a and b, blue on a only. A Service has a pod on
+// each node.
 func nodeEgressFixture(change func(*snapshot.NodePathInput)) *snapshot.NodePathInput {
 	uplink := func(name string, third int, nodes ...string) snapshot.Uplink {
 		return snapshot.Uplink{
@@ -107,7 +107,7 @@ func TestNodeEgressVerdicts(t *testing.T) {
 	}
 }
 
-// A Service that asks by annotation has its conditions from whoever serves it; an event tells what is wrong.
+// A Service with the annotation gets its conditions from the controller that serves it; an event reports problems.
 func TestAnnotatedNodeEgress(t *testing.T) {
 	for address, want := range map[string]string{"192.168.10.25": "", "192.168.30.25": intent.NoEgress} {
 		in, verdicts := Nodes(nodeEgressFixture(func(w *snapshot.NodePathInput) {
@@ -125,8 +125,8 @@ func TestAnnotatedNodeEgress(t *testing.T) {
 	}
 }
 
-// Every packet of a pod is led by one entry at most, and that is the route with the longest prefix, of those the
-// oldest, or else the oldest Service. Which of the rules the kernel looks at first does not matter.
+// At most one entry applies to each packet of a pod: the route with the longest prefix, of those the oldest, or else
+// the oldest Service. The kernel's order of rules does not matter.
 func TestNodeEgressIsDisjoint(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	prefixes := []string{"0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3/32", "11.0.0.0/8"}
@@ -157,7 +157,7 @@ func TestNodeEgressIsDisjoint(t *testing.T) {
 	}
 }
 
-// actualPaths is how a packet of a pod is led, by all entries that mean it.
+// actualPaths returns the paths of a pod's packet according to all entries that match it.
 func actualPaths(t *testing.T, in *intent.Intent, pod snapshot.PodPlacement, to netip.Addr) (out []string) {
 	t.Helper()
 	var body struct{ Spec kubedcv1alpha1.NodePathSpec }
@@ -176,10 +176,10 @@ func actualPaths(t *testing.T, in *intent.Intent, pod snapshot.PodPlacement, to 
 			}
 		}
 	}
-	return slices.Compact(out) // several that do the same are one
+	return slices.Compact(out) // entries with the same effect count once
 }
 
-// expectedPaths is how a packet should be led.
+// expectedPaths returns the path that a packet should take.
 func expectedPaths(w *snapshot.NodePathInput, to netip.Addr) []string {
 	best, by := -1, ""
 	for _, r := range sortByAge(w.EgressRoutes, func(r snapshot.EgressRoute) snapshot.Meta { return r.Meta }) {

@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Nodes is the NodePath of each node that is on an external network itself, and what we think of those who ask for ways
-// out by it.
+// Nodes compiles the NodePath of each node that is attached to an external network, and verdicts on the EgressServices
+// and EgressRoutes that use these networks.
 func Nodes(w *snapshot.NodePathInput) (*intent.Intent, []intent.Verdict) {
 	n := &nodesCompiler{
 		w: w, out: intent.New(), attached: map[nodeNetworkKey]bool{}, hosts: map[netip.Addr]bool{},
@@ -33,22 +33,22 @@ func Nodes(w *snapshot.NodePathInput) (*intent.Intent, []intent.Verdict) {
 			n.attached[nodeNetworkKey{node, u.Name}] = true
 		}
 	}
-	n.resolveEgressPolicies() // each EgressService and EgressRoute gets a network and pods
-	n.claimPods()             // who leads what each pod sends
-	n.groupPods()             // and by which network of which node
-	n.emitNodePaths()         // what each node has to do
+	n.resolveEgressPolicies() // networks, source address and pods of each EgressService and EgressRoute
+	n.claimPods()             // the policy for each pod and destination
+	n.groupPods()             // egress entries by node and network
+	n.emitNodePaths()         // the NodePaths
 	return n.out, n.buildVerdicts()
 }
 
-// nodesCompiler is one run.
+// nodesCompiler holds one run.
 type nodesCompiler struct {
 	w              *snapshot.NodePathInput
 	out            *intent.Intent
-	uplinks        []*snapshot.Uplink // that can be used, the oldest first
+	uplinks        []*snapshot.Uplink // valid ones, oldest first
 	attached       map[nodeNetworkKey]bool
 	hosts          map[netip.Addr]bool
 	egressPolicies []*nodeEgressPolicy
-	claims         map[netip.Addr]egressClaims // by pod
+	claims         map[netip.Addr]egressClaims // by pod address
 	egress         map[nodeNetworkKey][]kubedcv1alpha1.NodeEgress
 }
 
@@ -59,7 +59,7 @@ func (p nodeNetworkKey) compare(o nodeNetworkKey) int {
 	return cmp.Or(strings.Compare(p.node, o.node), strings.Compare(p.network, o.network))
 }
 
-// emitNodePaths wants the NodePaths.
+// emitNodePaths adds the NodePaths.
 func (n *nodesCompiler) emitNodePaths() {
 	numbers := assignNumbers(n.w.Uplinks)
 	paths := map[string]*kubedcv1alpha1.NodePathSpec{}
@@ -82,10 +82,10 @@ func (n *nodesCompiler) emitNodePaths() {
 	}
 }
 
-// nodeRef is what all who leave by a node need.
+// nodeRef is the origin of a NodePath, on which everything depends that leaves through the node.
 func nodeRef(node string) state.Ref { return state.Ref{Kind: "Node", Name: node} }
 
-// buildNodeNetwork is a network as nodes have to serve it.
+// buildNodeNetwork returns the NodePath entry of a network.
 func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alpha1.NodeNetwork {
 	out := kubedcv1alpha1.NodeNetwork{
 		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways),
@@ -104,19 +104,19 @@ func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alph
 	return out
 }
 
-// checkUplink says whether nodes can be on a network as they are asked to.
+// checkUplink checks that nodes can serve a network as its spec asks for.
 func checkUplink(u snapshot.Uplink, inside []netip.Prefix) intent.Finding {
 	if u.Method == string(kubedcv1alpha1.NodeVRF) && len(inside) == 0 {
 		return intent.Finding{
 			Reason: intent.NeedsClusterPrefixes,
-			Message: "method VRF has to know what is inside the cluster; " +
-				"give the controller --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
+			Message: "method VRF needs the prefixes of the cluster; " +
+				"set the controller's --cluster-prefixes (defaults.clusterPrefixes of the chart), or choose another method",
 		}
 	}
 	return checkMalformed(u.Malformed)
 }
 
-// clusterIPsReachedBy are the cluster addresses of the Services that are reached by a network.
+// clusterIPsReachedBy returns the cluster IPs of the Services that are reachable through a network.
 func clusterIPsReachedBy(w *snapshot.NodePathInput, u snapshot.Uplink) []string {
 	var out []netip.Addr
 	for _, s := range w.ExposedServices {
@@ -129,12 +129,12 @@ func clusterIPsReachedBy(w *snapshot.NodePathInput, u snapshot.Uplink) []string 
 	return sortedStrings(out)
 }
 
-// servesAddress says whether an address of a Service is reached by a network.
+// servesAddress reports whether a Service's external address is reachable through a network.
 func servesAddress(u *snapshot.Uplink, a netip.Addr) bool {
 	return slices.ContainsFunc(u.ServicePrefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// sortedStrings is a list as text, each entry once.
+// sortedStrings returns a list as text, sorted and without duplicates.
 func sortedStrings[T interface {
 	comparable
 	String() string
@@ -147,7 +147,8 @@ func sortedStrings[T interface {
 	return out
 }
 
-// assignNumbers gives each network a number. It follows from the name; where two have the same the older one keeps it.
+// assignNumbers gives each network a number from 1 to 255. It is derived from the name; of two networks with the same
+// number the older one keeps it.
 func assignNumbers(uplinks []snapshot.Uplink) map[string]int32 {
 	const numbers = 255
 	out, taken := map[string]int32{}, map[int32]bool{}

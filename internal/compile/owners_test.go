@@ -17,7 +17,7 @@ import (
 // sharedAddress is the address of EIp gate/front.
 var sharedAddress = addr("100.65.0.7")
 
-// managementWorld is the management VPC with EIp gate/front, which is shared with namespace guest.
+// managementWorld returns a snapshot of the management VPC with EIp gate/front, which is shared with namespace guest.
 func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
 	return &snapshot.VpcInput{
 		Shard: kubeovn.ManagementVpc,
@@ -52,7 +52,7 @@ func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
 	}
 }
 
-// boundService is a Service of the management VPC that binds to gate/front, made at a second.
+// boundService returns a Service of the management VPC that binds to gate/front, created at a given second.
 func boundService(namespace, name string, second int64, ports ...int) snapshot.Service {
 	s := snapshot.Service{
 		Meta: snapshot.Meta{
@@ -69,7 +69,7 @@ func boundService(namespace, name string, second int64, ports ...int) snapshot.S
 	return s
 }
 
-// balancedPorts are the ports of the shared address that a Service is given.
+// balancedPorts returns the ports of the shared address that a Service gets.
 func balancedPorts(in *intent.Intent, service string) (out []string) {
 	for _, entry := range in.Rows {
 		if b, is := entry.Value.(intent.LoadBalancer); is && b.Service == service {
@@ -92,7 +92,7 @@ func verdictOn(t *testing.T, verdicts []intent.Verdict, kind intent.Kind, namesp
 	return intent.Verdict{}
 }
 
-// A port stays with the Service that has it, however many others another Service has, and however old that is.
+// A port stays with the Service that has it, however many ports another Service has, and however old that is.
 func TestPortsStayWithTheirHolders(t *testing.T) {
 	held := func(owners ...string) map[string]string { // "443 gate/dns"
 		out := map[string]string{}
@@ -144,7 +144,7 @@ func TestPortsStayWithTheirHolders(t *testing.T) {
 	}
 }
 
-// Who has a port is told to his own namespace and to that of the EIp, and not to other guests.
+// The holder of a port is named to its own namespace and to that of the EIp, but not to other guests.
 func TestPortHoldersAreToldToOwners(t *testing.T) {
 	w := managementWorld(boundService("guest", "first", 1, 80), boundService("gate", "late", 2, 80),
 		boundService("other", "late", 3, 80))
@@ -158,8 +158,7 @@ func TestPortHoldersAreToldToOwners(t *testing.T) {
 	}
 }
 
-// Without consent a binding is refused in the same words whether the EIp exists or not; consent that is withdrawn ends
-// it.
+// Without consent a binding is refused with the same message whether the EIp exists or not; withdrawn consent ends it.
 func TestSharingNeedsConsent(t *testing.T) {
 	refusal := func(w *snapshot.VpcInput) string {
 		in, verdicts := Shard(w)
@@ -182,14 +181,14 @@ func TestSharingNeedsConsent(t *testing.T) {
 	withdrawn.Engine.VIPOwners["tcp "+sharedAddress.String()+":80"] = "stranger/s"
 	withdrawn.Services[0].StatusAddress = sharedAddress
 	refusal(withdrawn)
-	shared := managementWorld(boundService("stranger", "s", 1, 80)) // the control
+	shared := managementWorld(boundService("stranger", "s", 1, 80)) // counter-check
 	shared.EIps[0].SharedWith = []string{"stranger"}
 	if in, _ := Shard(shared); len(balancedPorts(in, "stranger/s")) != 1 {
 		t.Error("consent has no effect")
 	}
 }
 
-// Guests do not keep an owner from deleting his EIp, and lose its address with it. His own Services do.
+// Guests do not block the deletion of an owner's EIp, and lose its address with it. The owner's own Services block it.
 func TestGuestsDoNotKeepAnEIp(t *testing.T) {
 	for namespace, keeps := range map[string]bool{"guest": false, "gate": true} {
 		w := managementWorld(boundService(namespace, "s", 1, 80))
@@ -206,7 +205,7 @@ func TestGuestsDoNotKeepAnEIp(t *testing.T) {
 	}
 }
 
-// An EIp stands for an OvnEip of its own namespace only, though the management VPC has those of all.
+// An EIp can refer to an OvnEip of its own namespace only, though the management VPC has those of all namespaces.
 func TestChildOfAnotherNamespace(t *testing.T) {
 	for namespace, found := range map[string]bool{"guest": false, "gate": true} {
 		for _, child := range []string{"eip-gate-front", "ovn-cluster-ext-cloud", "moon"} {
@@ -229,7 +228,7 @@ func TestChildOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// In the management VPC an endpoint counts when it is a pod of the Service's namespace.
+// In the management VPC an endpoint is used only if it is a pod of the Service's namespace.
 func TestEndpointsOfAnotherNamespace(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods   map[string][]netip.Addr
@@ -262,7 +261,7 @@ func TestEndpointsOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Two EIps of the management VPC whose namespace and name give the same text have ovnEips of different names, and each
+// Two EIps of the management VPC whose namespace and name give the same text have OvnEips of different names, and each
 // keeps its own.
 func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 	eip := func(namespace, name string, second int64) snapshot.EIp {
@@ -323,7 +322,7 @@ func TestNamesakesHaveOvnEipsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A FIp whose OvnFip would have the name of another project's has another one, and keeps it.
+// A FIp whose OvnFip would have the name of another project's gets another name, and keeps it.
 func TestNamesakesHaveOvnFipsOfTheirOwn(t *testing.T) {
 	f := &fip{FIp: snapshot.FIp{Meta: snapshot.Meta{Namespace: "acme-web", Name: "db"}}}
 	for what, c := range map[string]struct {
@@ -341,7 +340,7 @@ func TestNamesakesHaveOvnFipsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// projectWorld is the world of a Project's shard.
+// projectWorld returns the snapshot of a Project's shard.
 func projectWorld(organization, name string) *snapshot.VpcInput {
 	return &snapshot.VpcInput{
 		Shard: snapshot.ProjectShard(organization, name),
@@ -356,8 +355,8 @@ func projectWorld(organization, name string) *snapshot.VpcInput {
 	}
 }
 
-// A Project can't have a VPC of ours, of Kube-OVN's, or with the name of an external subnet; one that is there stays
-// when such a subnet comes.
+// A Project can't have a VPC with a name of Sallyport, of Kube-OVN, or of an external subnet. An existing Project is
+// kept when such a subnet is added.
 func TestReservedNames(t *testing.T) {
 	for name, reserved := range map[string]bool{
 		"sallyport/egress": true, "sallyport/nodes": true, "ovn/cluster": true, "ovn/default": true, "ext/cloud": true,
@@ -381,7 +380,7 @@ func TestReservedNames(t *testing.T) {
 	}
 }
 
-// A Project that waits for what is in its namespace says so, and does not blame an address.
+// A Project whose deletion is blocked by the content of its namespace reports that, and not an address.
 func TestDeletionSaysWhatKeepsTheNamespace(t *testing.T) {
 	for remaining, want := range map[string]string{
 		"": intent.CleaningUp,

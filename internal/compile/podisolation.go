@@ -11,12 +11,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// isolateMisplaced reports pods that are on networks where they do not belong, and drops their packets if the operator
-// wants that. Kube-OVN puts a pod on any network that an annotation of the pod names. Whoever could write that has
-// passed admission, or there is none.
+// isolateMisplaced reports pods on switches where they do not belong, and drops their packets unless the operator chose
+// Report. Kube-OVN attaches a pod to any network that the pod's annotation names. Whoever could write such an
+// annotation passed admission, or there is no admission policy.
 //
-// On a project's switch the project's own shard sees to it; on any other, that of the pod's project. So one shard does
-// it for each port.
+// Pods on a project's switch are handled by that project's shard, pods on any other switch by the shard of the pod's
+// project. So exactly one shard handles each port.
 func (c *compiler) isolateMisplaced() {
 	if c.project == nil || c.w.Management != nil || !c.project.accepted.OK() || c.w.Engine.RouterPorts == nil {
 		return
@@ -28,7 +28,7 @@ func (c *compiler) isolateMisplaced() {
 			slices.Contains(c.w.Config.AttachmentNamespaces, p.AttachmentNamespace):
 		case p.Subnet == c.subnetName():
 			foreign = append(foreign, p)
-		case p.Project == "": // or its project's shard does it
+		case p.Project == "": // otherwise the shard of the Subnet's project handles it
 			stray = append(stray, p)
 		}
 	}
@@ -42,7 +42,7 @@ func (c *compiler) isolateMisplaced() {
 	}
 }
 
-// emitDropACLs wants the rules that drop what ports send and get. There are no rows while there are no such ports.
+// emitDropACLs adds the ACLs that drop all packets from and to ports.
 func (c *compiler) emitDropACLs(ports []snapshot.PodPort) {
 	names := make([]string, 0, len(ports))
 	for _, p := range ports {
@@ -60,34 +60,35 @@ func (c *compiler) emitDropACLs(ports []snapshot.PodPort) {
 	}
 }
 
-// isolationRef asks for the rows. It is not the Project: what somebody else does must not make that unready.
+// isolationRef is the origin of the rows. It is not the Project, so that the actions of others do not make the Project
+// unready.
 func (c *compiler) isolationRef() state.Ref { return intent.IsolationRef(c.w.Shard) }
 
-// misplacedFinding is the finding on pods that are where they do not belong.
+// misplacedFinding returns the finding on misplaced pods.
 func (c *compiler) misplacedFinding(foreign, stray []snapshot.PodPort) intent.Finding {
 	out := intent.Finding{Reason: intent.ForeignPod}
 	var parts []string
 	if len(foreign) > 0 {
-		parts = append(parts, fmt.Sprintf("on the project's network %s is %s", c.subnetName(), listPods(foreign)))
+		parts = append(parts, fmt.Sprintf("on the project's network %s: %s", c.subnetName(), listPods(foreign)))
 	} else {
 		out.Reason = intent.StrayPod
 	}
 	if len(stray) > 0 {
-		parts = append(parts, "outside the project's network is "+listPods(stray))
+		parts = append(parts, "outside the project's network: "+listPods(stray))
 	}
 	what := "; packets of such pods are dropped"
 	if c.w.Config.Isolation == snapshot.IsolationReport {
 		what = "; packets of such pods are NOT dropped (--isolation=Report)"
 	}
 	out.Message = strings.Join(parts, "; ") + what +
-		"; delete the pod and check who may create it, or let the operator allow it"
+		"; delete the pod and check who can create such pods, or ask the operator to allow it"
 	return out
 }
 
-// maxListedPods is how many pods a message names.
+// maxListedPods is the number of pods that a message names.
 const maxListedPods = 3
 
-// listPods names pods, and where they are: all of them if they are few.
+// listPods names pods and their ports, at most maxListedPods.
 func listPods(ports []snapshot.PodPort) string {
 	var out []string
 	for _, p := range ports {

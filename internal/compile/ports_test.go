@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// manyPortsFixture is a project with Services on EIps of their own, each with as many ports as given, and three pods
-// behind each.
+// manyPortsFixture returns a project with Services on EIps of their own, each with the given number of ports, and three
+// pods behind each.
 func manyPortsFixture(ports ...int) *snapshot.VpcInput {
 	w := randomWorld(&fuzzInput{})
 	w.Namespace.Exists, w.Namespace.Owned = true, true
@@ -44,7 +44,7 @@ func manyPortsFixture(ports ...int) *snapshot.VpcInput {
 	return w
 }
 
-// countBalancedPorts are how many ports of each Service are balanced, and what is said of the Service.
+// countBalancedPorts returns the number of balanced ports of each Service, and the finding on it.
 func countBalancedPorts(t *testing.T, w *snapshot.VpcInput) (ports []int, reasons []string) {
 	t.Helper()
 	in, verdicts := Simulate(*w)
@@ -65,8 +65,8 @@ func countBalancedPorts(t *testing.T, w *snapshot.VpcInput) (ports []int, reason
 	return ports, reasons
 }
 
-// A Service, and all of a namespace together, have a limited number of ports (L10); what is within works, the older
-// first.
+// A Service, and all Services of a namespace together, have a limited number of ports (L10). Ports within the limit
+// work, those of older Services first.
 func TestPortsAreLimited(t *testing.T) {
 	for _, c := range []struct {
 		asked, had []int
@@ -88,7 +88,7 @@ func TestPortsAreLimited(t *testing.T) {
 	}
 }
 
-// Another namespace of the same VPC has its own: in the management VPC, one does not take the ports of the others.
+// Each namespace of a VPC has its own limit: in the management VPC, one can't take the ports of the others.
 func TestPortsAreLimitedByNamespace(t *testing.T) {
 	c := &compiler{}
 	for _, namespace := range []string{"evil", "evil", "evil", "evil", "evil", "evil", "victim"} {
@@ -102,7 +102,7 @@ func TestPortsAreLimitedByNamespace(t *testing.T) {
 	}
 }
 
-// A run with the most that one namespace may have takes a fraction of a second.
+// A run with the maximum for one namespace takes a fraction of a second.
 func BenchmarkManyPorts(b *testing.B) {
 	w := manyPortsFixture(1000, 1000, 1000, 1000, 1000)
 	b.ResetTimer()

@@ -9,9 +9,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// The widest prefixes of a project. 10.0.0.0/8 is the largest private range of IPv4, and a /48 is what one site has of
-// IPv6 (RFC 4193). In anything wider there are always addresses of others, which endpoints and floating IPs would be
-// taken for the project's own.
+// The shortest prefix lengths of a project. 10.0.0.0/8 is the largest private range of IPv4, and a /48 is one IPv6 site
+// (RFC 4193). Anything wider always contains addresses of others, and endpoints and floating IPs with those addresses
+// would be considered the project's own.
 const (
 	minPrefixLenIPv4 = 8
 	minPrefixLenIPv6 = 48
@@ -32,9 +32,9 @@ var unusablePrefixes = []snapshot.PrefixClaim{
 	{Prefix: netip.MustParsePrefix("ff00::/8"), Owner: "multicast addresses"},
 }
 
-// checkPrefixes refuses prefixes of a new project in which addresses are of others: its pods would not reach those, and
-// who asks for them inside would be answered by a pod. Two projects may have the same prefix. A project that exists
-// stays, whatever is added to the cluster later.
+// checkPrefixes refuses a new project whose prefix contains addresses of others: its pods could not reach them, and
+// requests for them inside the project would be answered by a pod. Two projects may have the same prefix. An existing
+// project is not refused, whatever is added to the cluster later.
 func (c *compiler) checkPrefixes() intent.Finding {
 	if c.projectExists() {
 		return intent.Finding{}
@@ -53,19 +53,20 @@ func (c *compiler) checkPrefixes() intent.Finding {
 		})
 	}
 	for _, prefix := range c.project.Prefixes {
-		widest := minPrefixLenIPv6
+		shortest := minPrefixLenIPv6
 		if prefix.Addr().Is4() {
-			widest = minPrefixLenIPv4
+			shortest = minPrefixLenIPv4
 		}
-		if prefix.Bits() < widest {
+		if prefix.Bits() < shortest {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"cidrBlock %s is too wide: a project may have a /%d at most; make the Project with a smaller prefix, such as 10.0.0.0/16 or fd00:10::/64",
-				prefix, widest)}
+				"cidrBlock %s is too wide: the limit is /%d; "+
+					"create the Project with a longer prefix, such as 10.0.0.0/16 or fd00:10::/64",
+				prefix, shortest)}
 		}
 		for _, claim := range claims {
 			if claim.Prefix.IsValid() && claim.Prefix.Overlaps(prefix) {
 				return intent.Finding{Reason: intent.PrefixOverlaps, Message: fmt.Sprintf(
-					"cidrBlock %s overlaps with %s of %s; make the Project with another prefix", prefix, claim.Prefix,
+					"cidrBlock %s overlaps with %s of %s; create the Project with another prefix", prefix, claim.Prefix,
 					claim.Owner)}
 			}
 		}
@@ -73,7 +74,7 @@ func (c *compiler) checkPrefixes() intent.Finding {
 	return intent.Finding{}
 }
 
-// projectExists says whether something of the project is there already.
+// projectExists reports whether anything was created for the project already.
 func (c *compiler) projectExists() bool {
 	return c.w.Namespace.Owned || c.w.Engine.OwnedObjects[c.clusterKey(intent.Vpc, c.w.Shard)] ||
 		c.w.Engine.OwnedObjects[c.clusterKey(intent.Subnet, c.subnetName())]

@@ -14,29 +14,30 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// defaultEIPName is the EIp that stands for a project's way out.
+// defaultEIPName is the EIp that represents a project's default egress address.
 const defaultEIPName = kubedcv1.DefaultGatewayEIp
 
-// project is the Project that has the shard.
+// project is the Project that owns the shard.
 type project struct {
 	snapshot.Project
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
 	tolerated, partly           intent.Finding
-	// isolated is about misplaced pods, of which there are so many.
+	// isolated is the finding on misplaced pods, and misplaced their number.
 	isolated  intent.Finding
 	misplaced int
-	// defaultNetwork is the subnet of the project's default network. The management VPC has none; its pods only reach
-	// the hosts on one.
+	// defaultNetwork is the subnet of the project's default network. The management VPC has none; accessNetwork is the
+	// network whose hosts its pods can reach.
 	defaultNetwork, accessNetwork *snapshot.ExternalSubnet
 }
 
 func (p *project) ref() state.Ref { return p.key.Ref() }
 
-// isActive says whether the project's objects should be there.
+// isActive reports whether the project's objects should exist.
 func (p *project) isActive() bool { return p != nil && p.accepted.OK() && !p.Deleting }
 
-// selectProject gives the shard to the oldest Project. The others are refused; all are when Kube-OVN itself has it.
+// selectProject makes the oldest Project the owner of the shard and refuses the others. It refuses all of them if the
+// shard is Kube-OVN's default VPC.
 func (c *compiler) selectProject() {
 	if c.w.Management != nil {
 		c.adoptManagementVPC()
@@ -48,7 +49,7 @@ func (c *compiler) selectProject() {
 				Object: key, Generation: p.Generation,
 				Facts: intent.ProjectFacts{}, Accepted: intent.Finding{
 					Reason:  intent.NameTaken,
-					Message: fmt.Sprintf("another Project has namespace %s already; choose another name", c.w.Shard),
+					Message: fmt.Sprintf("another Project already owns namespace %s; choose another name", c.w.Shard),
 				},
 			})
 			continue
@@ -76,20 +77,20 @@ func (c *compiler) checkProject() intent.Finding {
 	if reserved := c.checkNameReserved(); !reserved.OK() {
 		return reserved
 	}
-	if len(c.subnetName()) > 63 { // Kube-OVN writes the subnet's name into labels
+	if len(c.subnetName()) > 63 { // Kube-OVN uses the subnet's name as a label value
 		return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-			"the namespace would be called %s, which is longer than 55 characters; choose a shorter name", c.w.Shard)}
+			"namespace name %s would be longer than 55 characters; choose a shorter name", c.w.Shard)}
 	}
 	if ns := c.w.Namespace; ns.Exists && !ns.Owned {
 		return intent.Finding{Reason: intent.NamespaceTaken, Message: fmt.Sprintf(
-			"namespace %s exists and was not made for this project; choose another name, or delete the namespace",
+			"namespace %s exists and was not created for this project; choose another name, or delete the namespace",
 			c.w.Shard)}
 	}
 	return c.checkPrefixes()
 }
 
-// checkNameReserved says whether the project's VPC would have a name that is not for projects: one of our own or of
-// Kube-OVN's, or that of an external subnet, unless the project was there first.
+// checkNameReserved refuses a project whose VPC would have a reserved name: one that Sallyport or Kube-OVN uses, or
+// that of an external subnet, unless the project is older.
 func (c *compiler) checkNameReserved() intent.Finding {
 	vpc := c.project.Namespace + "-" + c.project.Name
 	external := slices.ContainsFunc(c.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
@@ -99,11 +100,11 @@ func (c *compiler) checkNameReserved() intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NameReserved, Message: fmt.Sprintf(
-		"the VPC would be called %s, which is reserved; choose another name", vpc)}
+		"VPC name %s is reserved; choose another name", vpc)}
 }
 
-// defaultEgressIP is the subnet of the project's default network: the one that it uses already, then the network's
-// usual one.
+// chooseDefaultNetwork returns the subnet of the project's default network: the current one if there is one, then the
+// network's default.
 func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Finding) {
 	p := c.project
 	found := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Type == p.NetworkType })
@@ -111,12 +112,12 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 		return nil, c.networkNotFound("type", p.NetworkType)
 	}
 	used, _ := kubeovn.SubnetOfRouterPort(c.w.Shard, c.w.Engine.SnatRule.OvnEip)
-	before := func(x *snapshot.ExternalSubnet) bool { // what it was when somebody deleted rule and port
+	before := func(x *snapshot.ExternalSubnet) bool { // the previous one, if the SNAT rule and the port were deleted
 		e := c.lookupEIP(c.w.Shard, defaultEIPName)
 		return e != nil && e.ExistingOvnEip == c.externalPortName(x.Subnet)
 	}
 	admitted := slices.DeleteFunc(slices.Clone(found), func(x *snapshot.ExternalSubnet) bool {
-		// and not an EIp that a tenant has called so
+		// and not an EIp of the same name that a tenant created
 		had := before(x) && c.w.Engine.OwnedObjects[c.namespacedKey(intent.EIp, defaultEIPName)]
 		return !c.admitsNamespace(x, c.w.Shard) && x.Subnet != used && !c.hasExternalPort(x.Subnet) && !had
 	})
@@ -138,13 +139,13 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 	), intent.Finding{}
 }
 
-// subnetName is the name of the project's subnet, which is also that of its logical switch.
+// subnetName returns the name of the project's subnet, which is also that of its logical switch.
 func (c *compiler) subnetName() string { return ownership.VPCSubnetName(c.w.Shard) }
 
-// internalPortName is the router's port to the project's subnet. Kube-OVN names it.
+// internalPortName returns the name of the router's port to the project's subnet. Kube-OVN defines it.
 func (c *compiler) internalPortName() string { return kubeovn.RouterPort(c.w.Shard, c.subnetName()) }
 
-// ipv4Prefix is the project's IPv4 prefix.
+// ipv4Prefix returns the project's IPv4 prefix; invalid: none.
 func (p *project) ipv4Prefix() netip.Prefix {
 	for _, prefix := range p.Prefixes {
 		if prefix.Addr().Is4() {
@@ -167,12 +168,12 @@ func (c *compiler) emitProject() {
 		c.out.AddObject(c.clusterKey(intent.Vpc, c.w.Shard),
 			intent.NewObject(meta, kubeovn.VpcSpec{Namespaces: []string{c.w.Shard}}), by)
 	}
-	// Kube-OVN refuses a Subnet until it has made its Vpc, and writes a status and an event each time it tries again.
+	// Kube-OVN refuses a Subnet until it has created its Vpc, and writes a status and an event on each retry.
 	if !c.isVPCTerminating() && !c.isSubnetTerminating() && (c.w.Engine.Vpc.Ready || c.w.Engine.Subnet.Exists) {
 		c.out.AddObject(c.clusterKey(intent.Subnet, c.subnetName()), intent.NewObject(meta, c.buildSubnetSpec()), by)
 	}
 	if c.isTerminating(c.w.Shard) {
-		return // nothing can be made in it until it is gone
+		return // nothing can be created in a terminating namespace
 	}
 	c.out.AddObject(c.namespacedKey(intent.NetworkAttachment, "default"),
 		intent.NewObject(meta, kubeovn.AttachmentSpec{Config: intent.CanonicalJSON(map[string]string{
@@ -202,12 +203,12 @@ func (c *compiler) buildSubnetSpec() kubeovn.SubnetSpec {
 	return spec
 }
 
-// clusterKey names a cluster-wide object.
+// clusterKey returns the key of a cluster-scoped object.
 func (c *compiler) clusterKey(kind intent.Kind, name string) intent.ObjectKey {
 	return intent.ObjectKey{Kind: kind, Name: name}
 }
 
-// namespacedKey names an object in the project's namespace.
+// namespacedKey returns the key of an object in the project's namespace.
 func (c *compiler) namespacedKey(kind intent.Kind, name string) intent.ObjectKey {
 	return intent.ObjectKey{Kind: kind, Namespace: c.w.Shard, Name: name}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// eipLimit is how many EIps a namespace may have.
+// eipLimit returns the maximum number of EIps in a namespace.
 func (c *compiler) eipLimit(namespace string) snapshot.Limit {
 	if m := c.w.Management; m != nil {
 		return cmp.Or(m.NamespaceQuotas[namespace], c.w.Config.Quotas.EIps)
@@ -19,15 +19,16 @@ func (c *compiler) eipLimit(namespace string) snapshot.Limit {
 	return cmp.Or(c.project.EIpQuota, c.w.Namespace.Quota, c.w.Config.Quotas.EIps)
 }
 
-// checkEIPQuota says whether an EIp may have an address: its namespace may have one more, and so may its organization.
-// The default gateway's does not count, and what is there stays when a quota is lowered.
+// checkEIPQuota checks the quotas of an EIp's namespace and of its organization. The EIp of the default egress does not
+// count, and existing addresses are kept when a quota is lowered.
 func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waiting intent.Finding) {
 	if (have.Exists && have.Owned) || e.StatusAddress.IsValid() {
 		return accepted, waiting
 	}
 	if limit, used := c.eipLimit(e.Namespace), c.eipCount[e.Namespace]; !limit.AllowsMore(used) {
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"the project has %d EIps and may have %d; delete one, or ask the operator to raise the quota", used,
+			"%s has %d EIps (quota: %d); delete one, or ask the operator to raise the quota",
+			c.describeScope(e.Namespace), used,
 			limit.Max)}, waiting
 	}
 	if c.w.Management != nil || e.Accepted {
@@ -41,19 +42,20 @@ func (c *compiler) checkEIPQuota(e *eip, have snapshot.OvnEip) (accepted, waitin
 	return c.checkSharedQuota(e.Meta, limit, c.countOtherEIPs(e, organization), "EIps")
 }
 
-// The quota of an organization is shared by shards that run side by side, each with its own view of the others. So that
-// no two of them take the last one: who is alone may have it at once; otherwise who came first has it, and that is
-// decided when everybody has seen both. Two objects may have been created in the same second, or by API servers whose
-// clocks differ.
+// The quota of an organization is shared by shards that run in parallel, each with its own view of the others. To
+// prevent two shards from taking the last unit: an object without competitors gets it at once. Otherwise the oldest
+// object gets it, and this is decided only when all shards have seen all competitors. Two objects may have been created
+// in the same second, or by API servers whose clocks differ.
 
-// quotaSettleTime is how long after its creation an object may still be unseen by another shard, or may have been
+// quotaSettleTime is how long after its creation an object may still be unknown to another shard, or may have been
 // accepted there without its status showing it.
 const quotaSettleTime = 5 * time.Second
 
-// quotaShare is how many of an organization's quota others have: those who have it or came first, and all who want it.
+// quotaShare is how much of an organization's quota others use: those that are accepted or older, and all that ask for
+// it.
 type quotaShare struct{ ahead, total int }
 
-// checkSharedQuota says whether an object may have one of what its organization may have.
+// checkSharedQuota checks an object against the quota of its organization.
 func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, others quotaShare, what string) (accepted,
 	waiting intent.Finding,
 ) {
@@ -62,11 +64,11 @@ func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, other
 		return accepted, waiting
 	case !limit.AllowsMore(others.ahead):
 		return intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"organization %s has %d %s and may have %d; delete one, or ask the operator to raise the quota of its namespace",
+			"organization %s has %d %s (quota: %d); delete one, or ask the operator to raise its namespace's quota",
 			c.project.Namespace, others.ahead, what, limit.Max)}, waiting
 	case c.w.Now.Sub(m.Created) < quotaSettleTime:
 		undecided := intent.Finding{Reason: intent.QuotaExceeded, Message: fmt.Sprintf(
-			"organization %s asks for more than the %d %s that it may have; who came first is known in %d s",
+			"organization %s requests more than its quota of %d %s; the oldest request wins, which is decided in %d s",
 			c.project.Namespace, limit.Max, what, quotaSettleTime/time.Second)}
 		return undecided, undecided
 	default:
@@ -74,14 +76,14 @@ func (c *compiler) checkSharedQuota(m snapshot.Meta, limit snapshot.Limit, other
 	}
 }
 
-// countOtherEIPs is how many of its organization's EIps others have. No project counts for more than its own quota
-// unless it has more: what it can't get does not keep others from theirs.
+// countOtherEIPs counts the other EIps of the organization. No project counts for more than its own quota unless it
+// already has more, so requests that its own quota refuses do not block others.
 func (c *compiler) countOtherEIPs(e *eip, organization snapshot.Organization) (out quotaShare) {
 	for _, m := range organization.Members {
 		if m.Namespace == c.project.Namespace && m.Name == c.project.Name {
 			m.Quota, m.EIps = c.eipLimit(e.Namespace), c.countedEIPs()
 		} else if !m.Accepted {
-			continue // the namespace of its name is another's
+			continue // not accepted: the namespace of its name belongs to another
 		}
 		var held, before, all int
 		for _, o := range m.EIps {
@@ -103,7 +105,7 @@ func (c *compiler) countOtherEIPs(e *eip, organization snapshot.Organization) (o
 	return out
 }
 
-// capByQuota is what a project has and wants, as far as its own quota allows it.
+// capByQuota returns what a project has and wants, limited by its own quota.
 func capByQuota(limit snapshot.Limit, held, wanted int) int {
 	if !limit.IsSet {
 		return held + wanted
@@ -111,7 +113,7 @@ func capByQuota(limit snapshot.Limit, held, wanted int) int {
 	return max(held, min(held+wanted, limit.Max))
 }
 
-// countedEIPs are the EIps of the shard, as its organization counts them.
+// countedEIPs returns the EIps of the shard as the organization's quota counts them.
 func (c *compiler) countedEIPs() []snapshot.MemberEIp {
 	if c.ownCounted == nil {
 		c.ownCounted = []snapshot.MemberEIp{}
@@ -128,8 +130,8 @@ func (c *compiler) countedEIPs() []snapshot.MemberEIp {
 	return c.ownCounted
 }
 
-// checkProjectQuota says whether the organization may have one more Project. One that has its namespace stays when the
-// quota is lowered.
+// checkProjectQuota checks whether the organization may have one more Project. A Project that has its namespace is kept
+// when the quota is lowered.
 func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	p := c.project
 	organization := c.w.Organizations[p.Namespace]
@@ -149,7 +151,7 @@ func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	return c.checkSharedQuota(p.Meta, limit, out, "Projects")
 }
 
-// isEarlier says whether an object came before another.
+// isEarlier reports whether an object is older than another.
 func isEarlier(a, b snapshot.Meta) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace),
 		strings.Compare(a.Name, b.Name)) < 0

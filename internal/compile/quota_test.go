@@ -16,11 +16,11 @@ type competingEIP struct {
 	snapshot.Meta
 	project    string
 	visibleAt  time.Time // when caches show it
-	acceptedAt time.Time // when its status was written; zero: it was not
+	acceptedAt time.Time // when its status was written; zero: never
 }
 
-// quotaFixture is projects of one organization whose shards run side by side: each sees what others decided only some
-// time later.
+// quotaFixture is projects of one organization whose shards run in parallel: each sees the decisions of others only
+// some time later.
 type quotaFixture struct {
 	limit    int
 	lag      time.Duration
@@ -28,7 +28,7 @@ type quotaFixture struct {
 	projects []string
 }
 
-// compileShard compiles one project's shard, and returns its EIps that are accepted.
+// compileShard compiles one project's shard, and returns its accepted EIps.
 func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bool {
 	w := &snapshot.VpcInput{
 		Shard: "acme-" + project, Now: now, Namespace: snapshot.Namespace{Exists: true, Owned: true},
@@ -75,7 +75,7 @@ func (r *quotaFixture) compileShard(project string, now time.Time) map[string]bo
 	return out
 }
 
-// newQuotaFixture is a limit and twelve EIps of three projects that are written within a few seconds.
+// newQuotaFixture returns a limit and twelve EIps of three projects that are created within a few seconds.
 func newQuotaFixture(chance *rand.Rand, begin time.Time) *quotaFixture {
 	r := &quotaFixture{
 		limit:    1 + chance.IntN(4),
@@ -84,7 +84,7 @@ func newQuotaFixture(chance *rand.Rand, begin time.Time) *quotaFixture {
 	}
 	for i := range 12 {
 		seen := begin.Add(time.Duration(chance.IntN(2500)) * time.Millisecond)
-		// of the API server's clock that wrote the time of creation
+		// clock skew of the API server that set the creation time
 		skew := time.Duration(chance.IntN(3)-1) * time.Second
 		project := r.projects[chance.IntN(3)]
 		r.eips = append(r.eips, &competingEIP{
@@ -99,8 +99,8 @@ func newQuotaFixture(chance *rand.Rand, begin time.Time) *quotaFixture {
 	return r
 }
 
-// Shards of one organization decide side by side, and not at the same time. Together they give what it may have: no
-// more, whatever they know of each other, and in the end no less.
+// Shards of one organization decide in parallel. Together they never accept more than the quota, whatever they know of
+// each other, and in the end not less.
 func TestOrganizationHasWhatItMayHave(t *testing.T) {
 	for seed := range uint64(100) {
 		chance := rand.New(rand.NewPCG(seed, 1))
@@ -130,7 +130,7 @@ func TestOrganizationHasWhatItMayHave(t *testing.T) {
 	}
 }
 
-// A project that asks for more than it may have itself does not keep its siblings from theirs.
+// A project that requests more than its own quota does not block its siblings.
 func TestProjectDoesNotUseUpItsOrganization(t *testing.T) {
 	old := time.Unix(1, 0)
 	greedy := snapshot.MemberProject{

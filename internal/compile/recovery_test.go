@@ -10,16 +10,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// checkRecovers: whatever somebody does to Kube-OVN's objects and to OVN in a world at rest, it comes to the same rest
-// again: every EIp that nobody has deleted has the address that it had.
+// checkRecovers checks that a settled snapshot recovers from any change to Kube-OVN's objects and OVN's rows: every EIp
+// that is not deleted has its previous address.
 func (p *invariants) checkRecovers(d *fuzzInput) {
 	before := readyAddresses(p.verdicts)
 	maps.DeleteFunc(before, func(key intent.ObjectKey, had netip.Addr) bool {
-		// kept only as long as its OvnEip is there
+		// kept only as long as its OvnEip exists
 		reserved := slices.ContainsFunc(p.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool {
 			return x.IsReserved(had)
 		})
-		// it stays only while it is used
+		// kept only while it is used
 		return reserved || p.isDeleted(key) || p.isPortEIP(key) && had != p.defaultEgressIP()
 	})
 	for range 1 + d.intn(3) {
@@ -29,7 +29,7 @@ func (p *invariants) checkRecovers(d *fuzzInput) {
 	p.checkEveryStep()
 	p.checkSettles()
 	if slices.ContainsFunc(p.w.ExternalSubnets, func(x snapshot.ExternalSubnet) bool { return x.Free <= 1 }) {
-		return // whoever waits for an address may have got the one that was free for a moment
+		return // an EIp that waits for an address may have got the one that was free for a moment
 	}
 	after := readyAddresses(p.verdicts)
 	for key, had := range before {
@@ -39,14 +39,14 @@ func (p *invariants) checkRecovers(d *fuzzInput) {
 	}
 }
 
-// isPortEIP says whether an EIp only tells the address of a port of the router.
+// isPortEIP reports whether an EIp represents the address of a router port.
 func (p *invariants) isPortEIP(key intent.ObjectKey) bool {
 	return slices.ContainsFunc(p.w.EIps, func(e snapshot.EIp) bool {
 		return e.ExistingOvnEip != "" && e.Namespace == key.Namespace && e.Name == key.Name
 	})
 }
 
-// defaultEgressIP is the address by which the project's pods leave.
+// defaultEgressIP returns the source address of the project's default egress.
 func (p *invariants) defaultEgressIP() (address netip.Addr) {
 	for _, v := range p.verdicts {
 		if facts, isProject := v.Facts.(intent.ProjectFacts); isProject && facts.ExternalIP.IsValid() {
@@ -56,7 +56,7 @@ func (p *invariants) defaultEgressIP() (address netip.Addr) {
 	return address
 }
 
-// readyAddresses are those of the EIps that are ready.
+// readyAddresses returns the addresses of the EIps that are ready.
 func readyAddresses(verdicts []intent.Verdict) map[intent.ObjectKey]netip.Addr {
 	out := map[intent.ObjectKey]netip.Addr{}
 	for _, v := range verdicts {
@@ -67,7 +67,7 @@ func readyAddresses(verdicts []intent.Verdict) map[intent.ObjectKey]netip.Addr {
 	return out
 }
 
-// injectFault is a world after somebody has deleted something, or Kube-OVN has let something go.
+// injectFault returns a snapshot in which an object was deleted, or Kube-OVN lost one.
 func injectFault(d *fuzzInput, was *snapshot.VpcInput) *snapshot.VpcInput {
 	w := *was
 	w.Engine.OvnEips, w.Engine.OvnFips = maps.Clone(w.Engine.OvnEips), maps.Clone(w.Engine.OvnFips)
@@ -111,7 +111,7 @@ func injectFault(d *fuzzInput, was *snapshot.VpcInput) *snapshot.VpcInput {
 	return &w
 }
 
-// degradeObject is an object that is being deleted, is not ready, or is gone.
+// degradeObject returns an object that is being deleted, is not ready, or is gone.
 func degradeObject(d *fuzzInput, s snapshot.ObjectState) snapshot.ObjectState {
 	if !s.Exists {
 		return s
@@ -127,7 +127,7 @@ func degradeObject(d *fuzzInput, s snapshot.ObjectState) snapshot.ObjectState {
 	return s
 }
 
-// degradeOvnEip disturbs an OvnEip. Of one that is gone, the address is free for all.
+// degradeOvnEip changes an OvnEip. If it is gone, its address is free for all.
 func degradeOvnEip(d *fuzzInput, w *snapshot.VpcInput) {
 	e := &w.Engine
 	names := slices.Sorted(maps.Keys(e.OvnEips))

@@ -10,11 +10,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// maxReturnPorts is how many addresses of a subnet are kept for legs; of a small one it is an eighth.
+// maxReturnPorts is the number of addresses reserved for return ports in a subnet. In a small subnet it is an eighth of
+// the addresses.
 const maxReturnPorts = 8
 
-// reservedAddresses is the addresses of a subnet that are kept for legs: the last ones, the very last (which is for
-// broadcasts) excepted.
+// reservedAddresses returns the addresses of a subnet that are reserved for return ports: the last ones, except the
+// broadcast address.
 func reservedAddresses(within netip.Prefix) []netip.Addr {
 	if !within.IsValid() || !within.Addr().Is4() || within.Bits() > 29 {
 		return nil
@@ -27,7 +28,7 @@ func reservedAddresses(within netip.Prefix) []netip.Addr {
 	return out
 }
 
-// lastAddress is the last address of an IPv4 prefix.
+// lastAddress returns the last address of an IPv4 prefix.
 func lastAddress(p netip.Prefix) netip.Addr {
 	bytes := p.Masked().Addr().As4()
 	for i := p.Bits(); i < 32; i++ {
@@ -36,8 +37,8 @@ func lastAddress(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// buildExcludeIPs is the addresses of the project's subnet that pods don't get, in the form that Kube-OVN gives them:
-// it would write them again in any other.
+// buildExcludeIPs returns the addresses of the project's subnet that pods don't get, in Kube-OVN's normal form: it
+// would rewrite any other.
 func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	kept := reservedAddresses(c.project.ipv4Prefix())
 	out := slices.DeleteFunc(slices.Clone(gateways), func(g string) bool {
@@ -46,7 +47,7 @@ func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	})
 	switch len(kept) {
 	case 0:
-		return nil // Kube-OVN excludes gateways by itself
+		return nil // Kube-OVN excludes gateways itself
 	case 1:
 		out = append(out, kept[0].String())
 	default:
@@ -56,8 +57,8 @@ func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	return out
 }
 
-// assignReturnIPs gives each network an address of the reserve: the one that its leg has, or the next that is free.
-// Invalid: none is.
+// assignReturnIPs assigns a reserved address to each network: the one that its return port has, or the next free one.
+// Invalid: none is left.
 func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.Addr {
 	free := slices.DeleteFunc(reservedAddresses(c.project.ipv4Prefix()), c.isOccupied)
 	out := make([]netip.Addr, len(networks))
@@ -79,8 +80,8 @@ func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.
 	return out
 }
 
-// isOccupied says whether an address of the reserve is somebody's: the gateway's, or that of a pod which is older than
-// the reserve.
+// isOccupied reports whether a reserved address is in use: by the gateway, or by a pod that is older than the
+// reservation.
 func (c *compiler) isOccupied(a netip.Addr) bool {
 	return slices.Contains(c.project.Gateways, a) ||
 		slices.ContainsFunc(c.w.Engine.UsedIPRanges, func(r snapshot.AddressRange) bool {
@@ -88,10 +89,10 @@ func (c *compiler) isOccupied(a netip.Addr) bool {
 		})
 }
 
-// noReturnPort is why a network has no leg.
+// noReturnPort returns the finding that a network has no return port because no reserved address is left.
 func (c *compiler) noReturnPort(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NoWayBack, Message: fmt.Sprintf(
-		"subnet %s keeps %d addresses for the ways back to secondary networks and has none left for %s; "+
-			"use a network that the project uses already, or a project with a larger subnet", c.subnetName(),
+		"subnet %s has none of its %d addresses for return ports left for network %s; "+
+			"use a network that the project already uses, or a project with a larger subnet", c.subnetName(),
 		len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
 }

@@ -11,31 +11,31 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// emitReturnPaths makes replies leave by the network that the connection came in on, where that is not the project's
+// emitReturnPaths makes replies leave through the network the request arrived on, where that is not the project's
 // default.
 func (c *compiler) emitReturnPaths() {
 	if !c.project.isActive() || !c.project.ipv4Prefix().IsValid() || c.isVPCTerminating() {
 		return
 	}
-	legs, several := c.planReturnPorts(), c.multiNetworkTargets()
+	returnPorts, several := c.planReturnPorts(), c.multiNetworkTargets()
 	for _, f := range c.fips {
-		c.resolveFIPReturn(f, legs)
+		c.resolveFIPReturn(f, returnPorts)
 	}
 	for _, s := range c.services {
-		c.resolveServiceReturn(s, legs)
+		c.resolveServiceReturn(s, returnPorts)
 	}
-	c.checkEgressReturn(legs)
-	for _, l := range legs {
+	c.checkEgressReturn(returnPorts)
+	for _, l := range returnPorts {
 		l.targets = slices.DeleteFunc(l.targets, func(a netip.Addr) bool { return several[a] })
 		c.emitReturnPort(l)
 	}
-	if len(legs) > 0 {
+	if len(returnPorts) > 0 {
 		c.emitHairpinPort()
 	}
 }
 
-// resolveFIPReturn lets a FIp wait for the leg of its network, or makes the policies that do without.
-func (c *compiler) resolveFIPReturn(f *fip, legs []*returnPort) {
+// resolveFIPReturn makes a FIp depend on the return port of its network, or adds the policies of returnPath Source.
+func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
 	if _, translated := c.out.Objects[c.clusterKey(intent.OvnFip, f.ovnFipName)]; !translated || !f.isWanted() {
 		return
 	}
@@ -47,38 +47,38 @@ func (c *compiler) resolveFIPReturn(f *fip, legs []*returnPort) {
 		c.emitSourceReturn(f, network)
 		return
 	}
-	i := slices.IndexFunc(legs, func(l *returnPort) bool { return l.network.Subnet == network.Subnet })
+	i := slices.IndexFunc(returnPorts, func(l *returnPort) bool { return l.network.Subnet == network.Subnet })
 	if i >= 0 {
-		legs[i].targets = append(legs[i].targets, f.target)
-		f.dependencies = append(f.dependencies, legs[i].ref(), c.hairpinRef())
+		returnPorts[i].targets = append(returnPorts[i].targets, f.target)
+		f.dependencies = append(f.dependencies, returnPorts[i].ref(), c.hairpinRef())
 	} else if c.w.Engine.RouterPorts[c.internalPortName()] {
 		f.waiting = firstProblem(f.waiting, c.noReturnPort(network))
 	}
 }
 
-// resolveServiceReturn lets a Service wait for the leg of its network.
-func (c *compiler) resolveServiceReturn(s *service, legs []*returnPort) {
+// resolveServiceReturn makes a Service depend on the return port of its network.
+func (c *compiler) resolveServiceReturn(s *service, returnPorts []*returnPort) {
 	if !s.isWanted() || c.usesDefaultReturn(s.eip.external) || c.returnsBySource(s.eip.external) {
 		return
 	}
-	i := slices.IndexFunc(legs, func(l *returnPort) bool { return l.network.Subnet == s.eip.external.Subnet })
+	i := slices.IndexFunc(returnPorts, func(l *returnPort) bool { return l.network.Subnet == s.eip.external.Subnet })
 	if i < 0 {
 		s.waiting = firstProblem(s.waiting, c.noReturnPort(s.eip.external))
 		return
 	}
-	s.dependencies = append(s.dependencies, legs[i].ref(), c.hairpinRef(),
+	s.dependencies = append(s.dependencies, returnPorts[i].ref(), c.hairpinRef(),
 		gatewayRef(c.externalPortName(s.eip.external.Subnet)))
 	for _, e := range s.Endpoints {
 		if e.Address.Is4() {
-			legs[i].targets = append(legs[i].targets, e.Address)
+			returnPorts[i].targets = append(returnPorts[i].targets, e.Address)
 		}
 	}
 }
 
-// checkEgressReturn lets diversions wait for the leg of the default network, without which they would lead its replies
-// away, too.
-func (c *compiler) checkEgressReturn(legs []*returnPort) {
-	if !c.hasEgressPolicies() || slices.ContainsFunc(legs,
+// checkEgressReturn makes egress policies wait for the return port of the default network. Without it they would also
+// redirect replies to requests from that network.
+func (c *compiler) checkEgressReturn(returnPorts []*returnPort) {
+	if !c.hasEgressPolicies() || slices.ContainsFunc(returnPorts,
 		func(l *returnPort) bool { return c.isDefaultNetwork(l.network) }) {
 		return
 	}
@@ -89,7 +89,7 @@ func (c *compiler) checkEgressReturn(legs []*returnPort) {
 	}
 }
 
-// multiNetworkTargets are the targets that are reached by more than one network.
+// multiNetworkTargets returns the targets that are reachable on more than one network.
 func (c *compiler) multiNetworkTargets() map[netip.Addr]bool {
 	on, out := map[netip.Addr]string{}, map[netip.Addr]bool{}
 	reached := func(a netip.Addr, e *eip) {
@@ -113,24 +113,24 @@ func (c *compiler) multiNetworkTargets() map[netip.Addr]bool {
 	return out
 }
 
-// isDefaultNetwork says whether an external subnet is the project's way out.
+// isDefaultNetwork reports whether an external subnet is the project's default network.
 func (c *compiler) isDefaultNetwork(x *snapshot.ExternalSubnet) bool {
 	return c.project.defaultNetwork != nil && c.project.defaultNetwork.Subnet == x.Subnet
 }
 
-// usesDefaultReturn says whether replies find back to a network as everything else does that pods send. Where that is
-// led elsewhere, the default network has a leg like any other.
+// usesDefaultReturn reports whether replies to a network use the default route like all other traffic. If egress
+// policies or EgressIPs redirect that traffic, the default network has a return port like any other.
 func (c *compiler) usesDefaultReturn(x *snapshot.ExternalSubnet) bool {
 	return c.isDefaultNetwork(x) && !c.hasEgressIPs() && !c.hasEgressPolicies()
 }
 
-// returnsBySource says whether replies find back to a network by the pod's address.
+// returnsBySource reports whether the return path of a network is by the pod's source address.
 func (c *compiler) returnsBySource(x *snapshot.ExternalSubnet) bool {
 	return c.w.Engine.MissingCapabilities != "" ||
 		cmp.Or(x.ReturnPath, c.w.Config.DefaultReturnPath) == snapshot.ReturnBySource
 }
 
-// emitSourceReturn makes everything that the target of a FIp sends to the outside leave by the FIp's network.
+// emitSourceReturn routes all packets from the target of a FIp to the outside through the FIp's network.
 func (c *compiler) emitSourceReturn(f *fip, network *snapshot.ExternalSubnet) {
 	c.emitOnLinkPort()
 	source := "ip4.src == " + f.target.String()

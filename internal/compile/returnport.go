@@ -13,21 +13,21 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// returnPort is a second way between the project's router and its switch, for one network. What came in by the network
-// goes to the pods by it. A rule writes the network's number into the label of each connection that begins there;
-// replies get it back as their mark, on the pod's own node, and the mark leads them through the leg to the network's
-// gateway. The rows are the same for any number of pods, addresses and ports.
+// returnPort is a second port between the project's router and its switch, for one external network. Packets that
+// arrive from the network reach the pods through it. An ACL writes the network's number into the label of each
+// connection that begins there. Replies get the label as packet mark, on the pod's own node, and the mark routes them
+// through the return port to the network's gateway. The rows do not depend on the number of pods, addresses and ports.
 type returnPort struct {
 	network *snapshot.ExternalSubnet
 	vpc     string
-	subnet  netip.Prefix // the project's subnet
-	address netip.Addr   // in it: the router's, which nobody asks for
-	nextHop netip.Addr   // where the mark leads to
-	mark    int          // label and mark
+	subnet  netip.Prefix // the project's prefix
+	address netip.Addr   // the router's address in it, which no host uses
+	nextHop netip.Addr   // reserved next hop that the mark selects
+	mark    int          // connection label and packet mark
 	mac     string
-	// Names: of the router's port and the switch's, of the port group, and of the router's own port on the network.
+	// Names of the router port, the switch port, the port group, and the router's port on the network.
 	routerPort, switchPort, portGroup, externalPort string
-	// targets are the targets of floating IPs and load balancers on this network and no other.
+	// targets are the targets of floating IPs and load balancers on this network only.
 	targets []netip.Addr
 }
 
@@ -35,10 +35,10 @@ func (l *returnPort) ref() state.Ref {
 	return state.Ref{Kind: "ReturnPath", Namespace: l.vpc, Name: l.network.Subnet}
 }
 
-// planReturnPorts are those of the secondary networks that the project uses.
+// planReturnPorts returns the return ports of the secondary networks that the project uses.
 func (c *compiler) planReturnPorts() []*returnPort {
 	if !c.w.Engine.RouterPorts[c.internalPortName()] {
-		return nil // the switch is not there yet, or goes
+		return nil // the switch does not exist yet, or is being removed
 	}
 	var out []*returnPort
 	numbers := map[int]bool{}
@@ -72,19 +72,21 @@ func (c *compiler) newReturnPort(n *snapshot.ExternalSubnet, address netip.Addr)
 	}
 }
 
-// reservedNextHops are the addresses that marks lead to. They are of a network of their own, so that no other port of
-// the router has it: northd takes any port whose network has a policy's next hop.
+// reservedNextHops is the network of the addresses that marks select. No other port of the router has it: northd
+// accepts any port whose network contains a policy's next hop.
 var reservedNextHops = netip.MustParsePrefix("169.254.91.1/24")
 
-// reservedNextHop is the hop to a leg: as stable as the leg's address, and nobody's.
-func (c *compiler) reservedNextHop(leg netip.Addr) netip.Addr {
+// reservedNextHop returns the next hop for a return port. It is as stable as the port's address, and no host has it.
+func (c *compiler) reservedNextHop(returnIP netip.Addr) netip.Addr {
 	bytes := reservedNextHops.Addr().As4()
-	bytes[3] += byte(1 + slices.Index(reservedAddresses(c.project.ipv4Prefix()), leg)) //nolint:gosec // a project has few reserved addresses
+	index := slices.Index(reservedAddresses(c.project.ipv4Prefix()), returnIP)
+	bytes[3] += byte(1 + index) //nolint:gosec // a project has few reserved addresses
 	return netip.AddrFrom4(bytes)
 }
 
-// emitHairpinPort wants the port by which replies turn back into the switch, and from there into the leg of their
-// network. What pods send to it themselves goes nowhere, and nothing for all goes to the legs.
+// emitHairpinPort adds the hairpin port. Through it the router sends replies back into the switch, and from there they
+// enter the return port of their network. Packets that pods themselves send to it are dropped. So are unicast packets
+// in broadcast or multicast frames, which would reach all return ports.
 func (c *compiler) emitHairpinPort() {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.hairpinRef()) }
 	name := ownership.HairpinRouterPort(c.w.Shard, c.subnetName())
@@ -110,19 +112,19 @@ func (c *compiler) emitHairpinPort() {
 		c.hairpinRef())
 }
 
-// hairpinRef is what all legs need.
+// hairpinRef is the origin of the hairpin port's rows, on which all return ports depend.
 func (c *compiler) hairpinRef() state.Ref {
 	return state.Ref{Kind: "ReturnPath", Namespace: c.w.Shard, Name: "turn"}
 }
 
-// emitReturnPort wants the policies of a leg, and its rows as soon as the router has a port on the network. The
-// policies stay when that port goes and comes again: Kube-OVN writes them slowly.
+// emitReturnPort adds the policies of a return port, and its rows as soon as the router has a port on the network. The
+// policies are kept when that port is deleted and recreated, because Kube-OVN writes them slowly.
 func (c *compiler) emitReturnPort(l *returnPort) {
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnReply,
 		fmt.Sprintf("inport == %q && pkt.mark == %d", c.internalPortName(), l.mark), l.nextHop), l.ref())
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s",
 		l.routerPort, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
-	if c.w.Management != nil { // where a policy of Kube-OVN's would send it to the nodes
+	if c.w.Management != nil { // Kube-OVN's policy would send it to the nodes
 		c.emitRouterPolicy(intent.AllowPolicy(ownership.ReturnLeave,
 			fmt.Sprintf("inport == %q && ip4.dst == %s", l.routerPort, l.network.Prefix.Masked())), l.ref())
 	}
@@ -135,11 +137,11 @@ func (c *compiler) emitReturnPort(l *returnPort) {
 	c.emitMarkQoS(l, row)
 }
 
-// connectReturnPort wants the leg itself, and the routes by which what comes in by the network takes it.
+// connectReturnPort adds the return port itself, and the routes that send packets from the network through it.
 func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 	table := ownership.ReturnRouteTable(l.network.Subnet)
-	// Its prefix has one bit less than the subnet's, so that it has a neighbour entry for each pod and yet never wins
-	// against Kube-OVN's port.
+	// The prefix is one bit shorter than the subnet's, so that the port has a neighbour entry for each pod but
+	// Kube-OVN's port always has the longer match.
 	row(intent.LogicalRouterPort{
 		Name:       l.routerPort,
 		MAC:        l.mac,
@@ -152,7 +154,7 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 		Address: l.nextHop,
 		MAC:     l.mac,
 	})
-	if !c.ownsExternalPort(l.network.Subnet) { // then it has it already
+	if !c.ownsExternalPort(l.network.Subnet) { // the controller's own port has the option already
 		row(intent.RouteTableOption(l.externalPort, table))
 	}
 	row(intent.LogicalRouterStaticRoute{
@@ -166,8 +168,8 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 	}
 }
 
-// emitLabelACLs wants the rules that write into each connection by which network it came in. What comes in by the
-// default network has a label as well, so that a connection without one is older than the leg.
+// emitLabelACLs adds the ACLs that label each connection with the network it arrived on. Connections from the default
+// network also get a label, so that a connection without one must be older than the return port.
 func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 	rule := func(direction intent.Direction, tier, priority int, match, action string, label int) {
 		row(intent.ACL{
@@ -181,17 +183,17 @@ func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 		})
 	}
 	row(intent.PortGroup{Name: l.portGroup, Ports: l.switchPort})
-	for door, label := range map[string]int{l.switchPort: l.mark, c.routerSwitchPort(): ownership.DefaultNetworkLabel} {
-		comes := fmt.Sprintf("inport == %q && ip", door)
-		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, comes, "pass", label)
-		rule(intent.ToLport, ownership.LabelLastTier, 0, comes, "allow-related", label)
+	for port, label := range map[string]int{l.switchPort: l.mark, c.routerSwitchPort(): ownership.DefaultNetworkLabel} {
+		match := fmt.Sprintf("inport == %q && ip", port)
+		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, match, "pass", label)
+		rule(intent.ToLport, ownership.LabelLastTier, 0, match, "allow-related", label)
 	}
 	row(intent.AddressSet{Name: c.targetSetName(l), Addresses: joinAddresses(l.targets)})
 	rule(intent.FromLport, ownership.LabelTier, ownership.LabelPriority, c.matchMidStream(l), "pass", l.mark)
 }
 
-// emitMarkQoS wants the markings of replies. They are wiped when a reply comes back from the router, before it leaves
-// the node; and those that a sender brought along are wiped, too.
+// emitMarkQoS adds the QoS rows that mark replies. Marks are cleared when a reply comes back from the router, before it
+// leaves the node. Marks set by a sender are cleared as well.
 func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 	mark := func(priority int, match string, mark int) {
 		row(intent.QoS{Switch: c.subnetName(), Priority: priority, Match: match, Mark: mark})
@@ -200,7 +202,7 @@ func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 		l.mark), 0)
 	mark(110, "eth.dst == "+l.mac, ownership.ForgedMark)
 	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.mark), l.mark)
-	if c.isDefaultNetwork(l.network) { // connections that are older than the leg
+	if c.isDefaultNetwork(l.network) { // connections that are older than the return port
 		mark(97, fmt.Sprintf("ct.trk && ct.rpl && ct_label.label == %d && ip4.dst != %s", ownership.DefaultNetworkLabel,
 			l.subnet), l.mark)
 	}
@@ -209,31 +211,32 @@ func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 	mark(90, fmt.Sprintf("pkt.mark == %d", l.mark), 0)
 }
 
-// routerSwitchPortOn is the port of a switch to the router. Kube-OVN names it.
+// routerSwitchPortOn returns the name of a switch's port to the router. Kube-OVN defines it.
 func (c *compiler) routerSwitchPortOn(subnet string) string {
 	return kubeovn.RouterSwitchPort(subnet, c.w.Shard)
 }
 
-// routerSwitchPort is that of the project's switch.
+// routerSwitchPort returns the port of the project's own switch to the router.
 func (c *compiler) routerSwitchPort() string { return c.routerSwitchPortOn(c.subnetName()) }
 
 func (c *compiler) targetSetName(l *returnPort) string {
 	return ownership.ReturnTargetSet(c.subnetName(), l.network.Subnet)
 }
 
-// matchFromTargets are packets to the outside of targets that are reached by this network only. Replies among them that
-// have no label are of a connection by this network that is older than the leg.
+// matchFromTargets returns the match for packets to the outside from targets that are reachable on this network only.
+// Replies among them without a label belong to a connection through this network that is older than the return port.
 func (c *compiler) matchFromTargets(l *returnPort) string {
 	return fmt.Sprintf("ip4.src == $%s && ip4.dst != %s", c.targetSetName(l), l.subnet)
 }
 
-// matchMidStream are packets of such targets in the middle of a connection that their node has never seen, from the
-// port of a server: the target has come from another node, or nobody has kept track before there was a leg.
+// matchMidStream returns the match for packets from such targets in the middle of a connection that their node has
+// never seen, from a server's port: the target moved from another node, or connections were not tracked before the
+// return port existed.
 func (c *compiler) matchMidStream(l *returnPort) string {
 	return "ct.trk && ct.new && " + c.matchFromTargets(l) + " && tcp.src < 32768 && tcp.flags == 0/2"
 }
 
-// joinAddresses is addresses in the order of their texts, with spaces between.
+// joinAddresses formats addresses, sorted as text and separated by spaces.
 func joinAddresses(addresses []netip.Addr) string {
 	var out []string
 	for _, a := range addresses {
@@ -243,7 +246,8 @@ func joinAddresses(addresses []netip.Addr) string {
 	return strings.Join(slices.Compact(out), " ")
 }
 
-// splitPrefix are the two halves of a prefix: longer than that of Kube-OVN's port, and so preferred to it.
+// splitPrefix returns the two halves of a prefix. They are longer than that of Kube-OVN's port, so they are preferred
+// to it.
 func splitPrefix(p netip.Prefix) [2]netip.Prefix {
 	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
 	bytes := p.Addr().As4()

@@ -12,26 +12,26 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// service is a Service that wants a load balancer and what was decided about it.
+// service is a Service of type LoadBalancer and the decisions about it.
 type service struct {
 	snapshot.Service
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
 
-	eip             *eip // nil: not found, or not made yet
+	eip             *eip // nil: not found, or not created yet
 	ownEIPName      string
-	refusedPorts    map[snapshot.Port]intent.Finding // ports that it can't have
-	excessPorts     intent.Finding                   // ports that are too many
-	endpointsByPort map[string][]snapshot.Endpoint   // endpoints in the project's subnet, by the name of the port
-	dependencies    []state.Ref                      // what it needs besides its own rows
+	refusedPorts    map[snapshot.Port]intent.Finding // ports that another Service holds
+	excessPorts     intent.Finding                   // finding on ports over the limit
+	endpointsByPort map[string][]snapshot.Endpoint   // valid endpoints by port name; nil: not computed yet
+	dependencies    []state.Ref                      // shared rows that it depends on
 }
 
-// isWanted says whether its load balancers should be there.
+// isWanted reports whether its load balancers should exist.
 func (s *service) isWanted() bool {
 	return s.accepted.OK() && !s.Deleting && s.eip != nil && s.eip.isWanted() && s.eip.address.IsValid()
 }
 
-// selectServices keeps the Services that are ours. Of others we take our status away.
+// selectServices keeps the Services that Sallyport serves. From others it removes the status that Sallyport wrote.
 func (c *compiler) selectServices() {
 	all := c.services
 	c.services = nil
@@ -45,13 +45,14 @@ func (c *compiler) selectServices() {
 	}
 }
 
-// isOwnService says whether a Service is ours to serve.
+// isOwnService reports whether Sallyport serves a Service.
 func (c *compiler) isOwnService(s *service) bool {
 	return s.IsLoadBalancer && c.w.Config.ClasslessServices.OwnsService(s.Class, c.project != nil,
 		c.w.Management != nil)
 }
 
-// resolveServices gives each Service its EIp and its ports. Who has a port now keeps it; then who came first has it.
+// resolveServices resolves the EIp and the ports of each Service. Current holders of a port have precedence, then the
+// oldest Service.
 func (c *compiler) resolveServices() {
 	c.limitPorts()
 	for _, s := range c.services {
@@ -70,12 +71,12 @@ func (c *compiler) resolveServices() {
 	c.assignPorts()
 }
 
-// assignPorts gives each port of an address to one Service: to the one that has it now, then to the oldest that asks
-// for it. Each port is decided by itself, so that no number of other ports takes one away.
+// assignPorts gives each port of an address to one Service: to the one that has it now, then to the oldest that
+// requests it. Each port is decided separately, so that a Service can't take a port by having many others.
 func (c *compiler) assignPorts() {
 	type portClaim struct {
 		by   *service
-		port snapshot.Port // one from a file may have a number twice
+		port snapshot.Port // a manifest from a file may list a number twice
 	}
 	holders := map[string]portClaim{}
 	for _, held := range []bool{true, false} {
@@ -99,7 +100,7 @@ func (c *compiler) assignPorts() {
 	}
 }
 
-// requestedPorts are the ports that a Service asks for.
+// requestedPorts returns the ports that a Service requests.
 func (s *service) requestedPorts() []snapshot.Port {
 	if s.eip == nil || !s.accepted.OK() || s.Deleting {
 		return nil
@@ -107,13 +108,13 @@ func (s *service) requestedPorts() []snapshot.Port {
 	return s.Ports
 }
 
-// holdsPort says whether a port of a Service's address is balanced for the Service now.
+// holdsPort reports whether OVN currently balances a port of a Service's address for the Service.
 func (c *compiler) holdsPort(s *service, p snapshot.Port) bool {
 	return c.w.Engine.VIPOwners[vipKey(p.Protocol,
 		newAddrPort(s.eip.address, p.Number))] == intent.ServiceKey(s.key.Ref())
 }
 
-// describeHolder names the Service that has a port, to those who may know: its own namespace, and that of the EIp.
+// describeHolder names the Service that holds a port, but only to its own namespace and to that of the EIp.
 func (s *service) describeHolder(holder *service) string {
 	if s.Namespace == holder.Namespace || s.Namespace == s.eip.Namespace {
 		return holder.key.String()
@@ -121,7 +122,7 @@ func (s *service) describeHolder(holder *service) string {
 	return "a Service of another namespace"
 }
 
-// applyRefusedPorts refuses a Service that has none of its ports. One that has some works with those.
+// applyRefusedPorts refuses a Service that has none of its ports. A Service that has some works with those.
 func (s *service) applyRefusedPorts() {
 	for _, p := range s.Ports {
 		why, refused := s.refusedPorts[p]
@@ -135,28 +136,28 @@ func (s *service) applyRefusedPorts() {
 	}
 }
 
-// ovnEipPortKey is what no two Services can have: a port of an address, which several EIps may stand for.
+// ovnEipPortKey returns the key that no two Services can share: a port of an address, which several EIps may represent.
 func (s *service) ovnEipPortKey(p snapshot.Port) string {
 	return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.ovnEipName, p.Number)
 }
 
-// noIPv4Prefix is why a project can't have external addresses.
+// noIPv4Prefix is the finding that a project can't have external addresses.
 var noIPv4Prefix = intent.Finding{
 	Reason:  intent.TargetOutsideProject,
 	Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
 }
 
-// checkBalanceable says whether OVN can balance what a Service asks for.
+// checkBalanceable checks that OVN can balance what a Service requests.
 func (c *compiler) checkBalanceable(s *service) intent.Finding {
 	for _, p := range s.Ports {
 		if !slices.Contains(protocols, p.Protocol) {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"port %d has protocol %s, which can't be balanced; use TCP, UDP or SCTP", p.Number, p.Protocol)}
+				"port %d has protocol %s, which OVN can't balance; use TCP, UDP or SCTP", p.Number, p.Protocol)}
 		}
 	}
 	if len(s.SourceRanges) > maxSourceRanges {
 		return intent.Finding{Reason: intent.TooManyRanges, Message: fmt.Sprintf(
-			"spec.loadBalancerSourceRanges has %d entries, and at most %d are supported; "+
+			"spec.loadBalancerSourceRanges has %d entries (maximum: %d); "+
 				"combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
 	}
 	if !c.project.ipv4Prefix().IsValid() {
@@ -165,11 +166,11 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 	return intent.Finding{}
 }
 
-// maxSourceRanges is how many loadBalancerSourceRanges a Service may have. Each is a flow on every node that has the
-// switch.
+// maxSourceRanges is the maximum number of loadBalancerSourceRanges. Each is a flow on every node that has the switch.
 const maxSourceRanges = 250
 
-// ownServiceEIPName is the name of the EIp that a Service has made for itself, or nothing. It goes with the Service.
+// ownServiceEIPName returns the name of the EIp that is created for a Service and deleted with it; empty: the Service
+// names an EIp.
 func ownServiceEIPName(s *service) string {
 	if s.EIp != "" {
 		return ""
@@ -177,7 +178,7 @@ func ownServiceEIPName(s *service) string {
 	return "slb-" + s.Name + "-" + intent.UIDSuffix(s.UID)
 }
 
-// emitServiceEIP wants that EIp: with the address that the Service asks for, or on the network that it asks for.
+// emitServiceEIP adds that EIp, with the requested address or on the requested network.
 func (c *compiler) emitServiceEIP(s *service) {
 	if s.ownEIPName == "" || s.Deleting || c.isTerminating(s.Namespace) {
 		return
@@ -201,7 +202,7 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 		return c.eipNotPermitted(s)
 	}
 	if s.ownEIPName != "" {
-		s.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being made", name)}
+		s.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being created", name)}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
@@ -209,21 +210,22 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 		humanize.QuoteName(in))}
 }
 
-// eipNotPermitted is the finding on a Service that names an EIp of another namespace and may not use it. It is the same
-// whether there is such an EIp or not.
+// eipNotPermitted returns the finding on a Service that names an EIp of another namespace and may not use it. It does
+// not reveal whether the EIp exists.
 func (c *compiler) eipNotPermitted(s *service) intent.Finding {
 	name := s.EIpNamespace + "/" + s.EIp
 	if c.w.Management == nil {
 		return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
-			"EIp %q can't be used here: Services of a project bind to EIps of its own namespace %s; name one of those",
+			"EIp %q can't be used here: Services of a project can use only EIps of namespace %s; name one of those",
 			name, s.Namespace)}
 	}
 	return intent.Finding{Reason: intent.RefNotPermitted, Message: fmt.Sprintf(
-		"EIp %q does not exist, or is not shared with namespace %s; let its owner add %s to spec.sharedWith, or name an EIp of this namespace",
+		"EIp %q does not exist, or is not shared with namespace %s; "+
+			"ask its owner to add %s to spec.sharedWith, or name an EIp of this namespace",
 		name, s.Namespace, s.Namespace)}
 }
 
-// checkEIPReady says what has to be waited for before an EIp can be used.
+// checkEIPReady returns what an EIp waits for before it can be used.
 func (c *compiler) checkEIPReady(e *eip) intent.Finding {
 	if e.isWanted() && e.waiting.OK() {
 		return intent.Finding{}
@@ -236,31 +238,31 @@ func (c *compiler) checkEIPReady(e *eip) intent.Finding {
 	}
 }
 
-// checkNoFIPHolds says whether the EIp is not a floating IP's, which has all of its ports.
+// checkNoFIPHolds checks that no floating IP holds the EIp, because a floating IP uses all ports.
 func (c *compiler) checkNoFIPHolds(s *service) intent.Finding {
 	for _, f := range c.fips {
 		if s.eip != nil && f.eip == s.eip && f.accepted.OK() && !f.Deleting {
 			return intent.Finding{Reason: intent.EIpTaken, Message: fmt.Sprintf(
-				"EIp %s is held by FIp %s, which has all of its ports; use another EIp, or delete that FIp", s.eip.Name,
+				"EIp %s is held by FIp %s, which uses all ports; use another EIp, or delete that FIp", s.eip.Name,
 				f.Name)}
 		}
 	}
 	return intent.Finding{}
 }
 
-// checkReturnPath says whether replies find back to the network of the EIp. By the pod's address they would not: a pod
-// behind a load balancer sends its own traffic, too.
+// checkReturnPath checks that the EIp's network supports load balancers. With a return path by source address it does
+// not: the pods behind a load balancer also send traffic of their own.
 func (c *compiler) checkReturnPath(s *service) intent.Finding {
 	if s.eip == nil || s.eip.external == nil || c.isDefaultNetwork(s.eip.external) ||
 		!c.returnsBySource(s.eip.external) {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
-		"network %s leads replies back by the pod's address (returnPath Source), with which pods behind load balancers can't be reached; "+
+		"network %s routes replies by the pod's address (returnPath Source), which does not work for load balancers; "+
 			"use the project's default network, or ask the operator for returnPath Connection", s.eip.external.Network)}
 }
 
-// checkEndpoints says whether a Service has endpoints that get no connections.
+// checkEndpoints returns the finding on the first endpoint that gets no connections.
 func (c *compiler) checkEndpoints(s *service) intent.Finding {
 	for _, e := range s.Endpoints {
 		if why := c.checkEndpoint(s, e); !why.OK() {
@@ -270,20 +272,21 @@ func (c *compiler) checkEndpoints(s *service) intent.Finding {
 	return intent.Finding{}
 }
 
-// checkEndpointCount says whether a Service has more endpoints than are balanced.
+// checkEndpointCount checks that the Service does not have more endpoints than are balanced.
 func (s *service) checkEndpointCount() intent.Finding {
 	if s.OmittedEndpoints == 0 {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.TooManyEndpoints, Message: fmt.Sprintf(
-		"the Service has %d endpoints, one for each address and port, and at most %d are balanced; %d get no connections; "+
+		"the Service has %d endpoints, one for each address and port (maximum: %d); %d get no connections; "+
 			"use fewer pods or ports, or spread them over several Services", len(s.Endpoints)+s.OmittedEndpoints,
 		snapshot.MaxEndpoints, s.OmittedEndpoints)}
 }
 
-// checkEndpoint is why an endpoint gets no connections; none: it does. It has to be in the project: OVN would send
-// connections to any address, also of other networks. In the management VPC, which has pods of many namespaces, it has
-// to be a pod of the Service's own: whoever may write EndpointSlices would publish those of others.
+// checkEndpoint returns the reason why an endpoint gets no connections. It has to be in the project: OVN would send
+// connections to any address, including those of other networks. In the management VPC, which has pods of many
+// namespaces, it has to be a pod of the Service's own namespace: otherwise anybody who may write EndpointSlices could
+// publish the pods of others.
 func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding {
 	switch {
 	case !c.project.ipv4Prefix().Contains(e.Address):
@@ -292,14 +295,15 @@ func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding
 			e.Address, c.project.ipv4Prefix())}
 	case c.w.Management != nil && !c.podAddresses[s.Namespace][e.Address]:
 		return intent.Finding{Reason: intent.EndpointNotInNamespace, Message: fmt.Sprintf(
-			"endpoint %s is not the address of a pod in namespace %s and gets no connections; let the Service select pods of its namespace",
+			"endpoint %s is not the address of a pod in namespace %s and gets no connections; "+
+				"select pods of the Service's own namespace",
 			e.Address, s.Namespace)}
 	default:
 		return intent.Finding{}
 	}
 }
 
-// serviceUsesEIP says whether a Service uses an EIp: by name, or its own as long as there is something balanced on it.
+// serviceUsesEIP reports whether a Service uses an EIp: by name, or its own EIp as long as something is balanced on it.
 func (c *compiler) serviceUsesEIP(s *service, e *eip) bool {
 	if s.Deleting {
 		return false
@@ -308,19 +312,19 @@ func (c *compiler) serviceUsesEIP(s *service, e *eip) bool {
 		c.isBalancedOn(s, c.w.Engine.OvnEips[c.ovnEipName(e)].Address)
 }
 
-// isBoundTo says whether a Service names an EIp, and may.
+// isBoundTo reports whether a Service names an EIp and may use it.
 func (s *service) isBoundTo(e *eip) bool {
 	return s.EIp == e.Name && cmp.Or(s.EIpNamespace, s.Namespace) == e.Namespace && e.isSharedWith(s.Namespace)
 }
 
-// isBalancedOn says whether a Service has something balanced on an address now.
+// isBalancedOn reports whether OVN currently balances a port of an address for a Service.
 func (c *compiler) isBalancedOn(s *service, a netip.Addr) bool {
 	return slices.ContainsFunc(s.Ports, func(p snapshot.Port) bool {
 		return c.w.Engine.VIPOwners[vipKey(p.Protocol, newAddrPort(a, p.Number))] == intent.ServiceKey(s.key.Ref())
 	})
 }
 
-// findBalancedService is who has something balanced on an EIp now, or nil.
+// findBalancedService returns a Service that is currently balanced on an EIp, or nil.
 func (c *compiler) findBalancedService(e *eip) *service {
 	for _, s := range c.services {
 		if e != nil && e.address.IsValid() && s.isBoundTo(e) && c.serviceUsesEIP(s, e) && c.isBalancedOn(s, e.address) {
@@ -330,8 +334,8 @@ func (c *compiler) findBalancedService(e *eip) *service {
 	return nil
 }
 
-// statusAddress is the address to show: that of the EIp, once something is balanced on it. It stays while rows are
-// being put back.
+// statusAddress returns the address for the Service's status: that of the EIp, once something is balanced on it. It is
+// kept while rows are being restored.
 func (c *compiler) statusAddress(s *service) netip.Addr {
 	if s.isWanted() && (s.StatusAddress == s.eip.address || c.isBalancedOn(s, s.eip.address)) {
 		return s.eip.address
@@ -339,7 +343,7 @@ func (c *compiler) statusAddress(s *service) netip.Addr {
 	return netip.Addr{}
 }
 
-// hasNoBackends says whether a Service has no endpoint that would get connections.
+// hasNoBackends reports whether a Service has no endpoint that would get connections.
 func (c *compiler) hasNoBackends(s *service) bool {
 	return !slices.ContainsFunc(s.Ports, func(p snapshot.Port) bool {
 		if !c.project.isActive() {
@@ -350,7 +354,7 @@ func (c *compiler) hasNoBackends(s *service) bool {
 	})
 }
 
-// postponeAutodelete lets Services stay that want to go when they stay without endpoints, until that time has come.
+// postponeAutodelete keeps the Services with autodelete until they have been without endpoints for the configured time.
 func (c *compiler) postponeAutodelete() {
 	for _, s := range slices.Concat(c.services, c.foreignServices) {
 		if !s.Autodelete {
@@ -364,12 +368,15 @@ func (c *compiler) postponeAutodelete() {
 	}
 }
 
-// checkStatusAddress says whether a Service waits for its address to be shown, which is the next run's business.
+// checkStatusAddress reports that the Service's address is not in its status yet. The next run adds it.
 func (c *compiler) checkStatusAddress(s *service) intent.Finding {
 	if !s.isWanted() || c.statusAddress(s).IsValid() {
 		return intent.Finding{}
 	}
-	return intent.Finding{Reason: intent.Programming, Message: "its address is shown once it is balanced"}
+	return intent.Finding{
+		Reason:  intent.Programming,
+		Message: "the load balancer is being programmed; the address appears in the status afterwards",
+	}
 }
 
 func (s *service) buildVerdict(c *compiler) intent.Verdict {

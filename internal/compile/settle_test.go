@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// checkSettles: when Kubernetes and Kube-OVN do what is asked of them, every world comes to rest. Then nothing waits
-// for them, and what somebody has deleted is gone, unless it is in use. That is: no state waits for ever.
+// checkSettles checks that every snapshot comes to rest if Kubernetes and Kube-OVN do what the intent asks for. Then
+// nothing waits for them, and deleted objects are gone unless they are in use: no state waits forever.
 func (p *invariants) checkSettles() {
 	for range 20 {
 		next := applyIntent(p.w, p.out)
@@ -26,7 +26,7 @@ func (p *invariants) checkSettles() {
 	p.Errorf("it does not come to rest: %+v", p.w)
 }
 
-// rememberStatus writes into the EIps of the next world what their status says.
+// rememberStatus writes the statuses of EIps into the next snapshot.
 func (p *invariants) rememberStatus(next *snapshot.VpcInput) {
 	for _, v := range p.verdicts {
 		for i, e := range next.EIps {
@@ -71,7 +71,7 @@ func (p *invariants) checkAtRest() {
 	p.anyAddressIsGiven()
 }
 
-// anyAddressIsGiven: who does not ask for an address is not refused for one.
+// anyAddressIsGiven checks that an EIp that requests no specific address is not refused because of one.
 func (p *invariants) anyAddressIsGiven() {
 	for _, e := range p.w.EIps {
 		v := p.verdicts[slices.IndexFunc(p.verdicts, func(v intent.Verdict) bool {
@@ -85,7 +85,7 @@ func (p *invariants) anyAddressIsGiven() {
 	}
 }
 
-// isDeleted says whether somebody has deleted an object.
+// isDeleted reports whether an object was deleted.
 func (p *invariants) isDeleted(key intent.ObjectKey) bool {
 	is := func(kind intent.Kind, m snapshot.Meta) bool {
 		return m.Deleting && key == intent.ObjectKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}
@@ -95,8 +95,8 @@ func (p *invariants) isDeleted(key intent.ObjectKey) bool {
 		slices.ContainsFunc(p.w.FIps, func(o snapshot.FIp) bool { return is(intent.FIp, o.Meta) })
 }
 
-// collectGarbage lets go, in the next world, what was deleted in the last one and has no finalizer, and deletes what is
-// not wanted.
+// collectGarbage removes from the next snapshot objects that were deleted and have no finalizer, and deletes those that
+// are not in the intent.
 func collectGarbage(was, next *snapshot.VpcInput, in *intent.Intent) {
 	key := func(kind intent.Kind, m snapshot.Meta) intent.ObjectKey {
 		return intent.ObjectKey{Kind: kind, Namespace: m.Namespace, Name: m.Name}

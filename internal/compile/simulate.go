@@ -13,50 +13,50 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// maxRounds is more than any world needs: VPC and addresses, then ports, then translations.
+// maxRounds is more than any snapshot needs: Vpc and addresses, then ports, then translations.
 const maxRounds = 8
 
-// Simulate compiles a world as often as it takes until nothing changes, as if Kube-OVN had carried out what was wanted
-// each time. It tells what would be written in the end, without a cluster. Addresses are the lowest that are free; a
-// real Kube-OVN may give others.
+// Simulate compiles a snapshot repeatedly until nothing changes, as if Kube-OVN had applied the intent each time. The
+// result is what would be written in the end, without a cluster. Addresses are the lowest free ones; a real Kube-OVN
+// may assign others.
 func Simulate(world snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	w := &world
 	in, verdicts := Shard(w)
 	for range maxRounds {
 		w = applyIntent(w, in)
-		next, opinions := Shard(w)
-		if reflect.DeepEqual(in, next) && reflect.DeepEqual(verdicts, opinions) {
+		next, nextVerdicts := Shard(w)
+		if reflect.DeepEqual(in, next) && reflect.DeepEqual(verdicts, nextVerdicts) {
 			break
 		}
-		in, verdicts = next, opinions
+		in, verdicts = next, nextVerdicts
 	}
 	return in, verdicts
 }
 
-// applyIntent is the world after Kube-OVN has done what an intent asks for.
-func applyIntent(was *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
-	w := *was
+// applyIntent returns the snapshot after Kube-OVN has applied an intent.
+func applyIntent(before *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
+	w := *before
 	w.EIps, w.ExternalSubnets = slices.Clone(w.EIps), slices.Clone(w.ExternalSubnets)
 	w.Engine = snapshot.Engine{
-		OvnEips: maps.Clone(was.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
-		ForeignOvnFips: was.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
+		OvnEips: maps.Clone(before.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
+		ForeignOvnFips: before.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
 	}
-	if w.Management != nil { // which Kube-OVN has made already
-		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = was.Engine.Vpc, was.Engine.Subnet,
-			maps.Clone(was.Engine.RouterPorts)
+	if w.Management != nil { // exists already
+		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = before.Engine.Vpc, before.Engine.Subnet,
+			maps.Clone(before.Engine.RouterPorts)
 	}
 	e := &simulatedEngine{VpcInput: &w, taken: map[netip.Addr]bool{}}
-	for a := range was.AddressOwners {
+	for a := range before.AddressOwners {
 		e.taken[a] = true
 	}
-	for name, have := range was.Engine.OvnEips {
+	for name, have := range before.Engine.OvnEips {
 		e.taken[have.Address] = have.Address.IsValid()
 		if _, wanted := in.Objects[intent.ObjectKey{Kind: intent.OvnEip, Name: name}]; have.Owned && !wanted {
 			e.releaseOvnEip(name)
 		}
 	}
 	objects := slices.SortedFunc(maps.Keys(in.Objects), intent.ObjectKey.Compare)
-	for _, key := range objects { // who asks for an address gets it before somebody gets any
+	for _, key := range objects { // requests for a specific address come first
 		if key.Kind == intent.OvnEip && decodeSpec[kubeovn.OvnEipSpec](in.Objects[key].Value).V4Ip != "" {
 			e.applyObject(key, in.Objects[key].Value)
 		}
@@ -74,13 +74,13 @@ func applyIntent(was *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInput {
 	return &w
 }
 
-// simulatedEngine is Kube-OVN, as far as compile can tell.
+// simulatedEngine is Kube-OVN as far as compile can observe it.
 type simulatedEngine struct {
 	*snapshot.VpcInput
 	taken map[netip.Addr]bool
 }
 
-// recordRows takes note of rows that are read again.
+// recordRows records the rows that compile reads back.
 func (e *simulatedEngine) recordRows(rows intent.Rows) {
 	e.Engine.ReturnPorts, e.Engine.VIPOwners = map[string]netip.Addr{}, map[string]string{}
 	for _, entry := range rows {
@@ -142,8 +142,8 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 	}
 }
 
-// allocateAddress is the address of an OvnEip as Kube-OVN's IPAM gives it: the one it has, or else the one that it asks
-// for, if it is free; or else the lowest that is.
+// allocateAddress returns the address of an OvnEip as Kube-OVN's IPAM would assign it: the current one, the requested
+// one if it is free, or the lowest free one.
 func (e *simulatedEngine) allocateAddress(name string, spec kubeovn.OvnEipSpec) netip.Addr {
 	want, _ := netip.ParseAddr(spec.V4Ip)
 	have := e.ovnEips()[name]
@@ -168,7 +168,7 @@ func (e *simulatedEngine) allocateAddress(name string, spec kubeovn.OvnEipSpec) 
 	return want
 }
 
-// releaseOvnEip ends an OvnEip.
+// releaseOvnEip deletes an OvnEip and frees its address.
 func (e *simulatedEngine) releaseOvnEip(name string) {
 	have := e.ovnEips()[name]
 	delete(e.ovnEips(), name)
@@ -179,7 +179,7 @@ func (e *simulatedEngine) releaseOvnEip(name string) {
 	}
 }
 
-// listHolders is who has addresses now.
+// listHolders returns the current owner of each address.
 func (e *simulatedEngine) listHolders() map[netip.Addr]snapshot.AddressOwner {
 	out := map[netip.Addr]snapshot.AddressOwner{}
 	for a, h := range e.AddressOwners {
@@ -204,7 +204,7 @@ func (e *simulatedEngine) externalByName(name string) *snapshot.ExternalSubnet {
 	return nil
 }
 
-// ovnEips are the addresses given so far.
+// ovnEips returns the OvnEips created so far.
 func (e *simulatedEngine) ovnEips() map[string]snapshot.OvnEip {
 	if e.Engine.OvnEips == nil {
 		e.Engine.OvnEips = map[string]snapshot.OvnEip{}
@@ -226,11 +226,11 @@ func (e *simulatedEngine) createEIP(key intent.ObjectKey, o intent.Object) {
 	})
 }
 
-// decodeSpec is the spec of an object that compile has written.
+// decodeSpec returns the spec of an object that compile has written.
 func decodeSpec[S any](o intent.Object) (spec S) {
 	body := struct{ Spec *S }{&spec}
 	if err := json.Unmarshal([]byte(o.Content), &body); err != nil {
-		panic(fmt.Sprintf("an object of our own can't be read: %v", err))
+		panic(fmt.Sprintf("decoding an object that compile wrote: %v", err))
 	}
 	return spec
 }

@@ -14,7 +14,8 @@ import (
 // testShard is a name that two Projects can give.
 const testShard = "o-p-q"
 
-// fuzzInput is bytes as a row of choices. When they have run out, every choice is the first one: that is the plain one.
+// fuzzInput reads bytes as a sequence of choices. When they run out, every choice is the first one, which is the plain
+// one.
 type fuzzInput struct{ remaining []byte }
 
 func (d *fuzzInput) intn(sides int) int {
@@ -28,14 +29,13 @@ func (d *fuzzInput) intn(sides int) int {
 
 func (d *fuzzInput) bool() bool { return d.intn(2) == 1 }
 
-// oneInEight is one of eight.
+// oneInEight returns true for one of eight values.
 func (d *fuzzInput) oneInEight() bool { return d.intn(8) == 7 }
 
 func pickOne[T any](d *fuzzInput, from ...T) T { return from[d.intn(len(from))] }
 
-// randomWorld is a world that bytes stand for: few names and few addresses, so that they collide, and everything that
-// can be in the way of something. It is as wild as Kubernetes allows (names are unique) and Kube-OVN (no address is
-// given twice).
+// randomWorld returns the snapshot that bytes encode: few names and few addresses, so that they collide, and all kinds
+// of obstacles. It respects what Kubernetes guarantees (names are unique) and Kube-OVN (no address is assigned twice).
 func randomWorld(d *fuzzInput) *snapshot.VpcInput {
 	w := &snapshot.VpcInput{
 		Shard: testShard, Now: time.Unix(1000, 0),
@@ -70,7 +70,7 @@ func randomWorld(d *fuzzInput) *snapshot.VpcInput {
 	return w
 }
 
-// addLimits are for whom networks are, with whom there may be connections, and what an organization may have.
+// addLimits adds admitted projects, allow-lists, and quotas of an organization.
 func addLimits(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range w.ExternalSubnets {
 		if d.oneInEight() {
@@ -107,7 +107,7 @@ func addLimits(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
-// addEgressPolicies: seldom any, of networks that there may not be.
+// addEgressPolicies rarely adds any, on networks that may not exist.
 func addEgressPolicies(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range d.intn(3) {
 		if !d.oneInEight() {
@@ -127,7 +127,7 @@ func addEgressPolicies(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
-// addSelections: seldom any, and then some without an address.
+// addSelections rarely adds any, and then some without an address.
 func addSelections(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range d.intn(3) {
 		if !d.oneInEight() {
@@ -170,7 +170,7 @@ func randomExternal(d *fuzzInput, i int) snapshot.ExternalSubnet {
 		x.ReservedRanges = []snapshot.AddressRange{{First: externalIP(i, 1), Last: externalIP(i, pickOne(d, 1, 3, 4))}}
 	}
 	if x.HasIPv6 && d.bool() {
-		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // it has IPv6 only
+		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // IPv6 only
 	}
 	return x
 }
@@ -179,10 +179,10 @@ func externalIP(subnet, host int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, byte(subnet), byte(host)})
 }
 
-// podIP is an address of the project.
+// podIP returns an address of the project.
 func podIP(host byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, host}) }
 
-// randomAddress is none, or one of a few: of networks, of gateways, of nobody.
+// randomAddress returns none, or one of a few: of networks, of gateways, or of no network.
 func randomAddress(d *fuzzInput) netip.Addr {
 	if d.bool() {
 		return netip.Addr{}
@@ -222,10 +222,10 @@ func addProjects(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
-// fipEIPName is the name of the EIp that a FIp makes for itself.
+// fipEIPName returns the name of the EIp created for a FIp.
 func fipEIPName(f string) string { return "fip-" + f + "-" + intent.UIDSuffix(f) }
 
-// ovnEipNameOf is the name of the OvnEip of an EIp.
+// ovnEipNameOf returns the name of the OvnEip of an EIp.
 func ovnEipNameOf(eip string) string { return "eip-" + testShard + "-" + eip }
 
 func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
@@ -247,7 +247,7 @@ func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
-// addServices ask for few ports of few addresses, and some of them are not ours.
+// addServices adds Services that request few ports of few addresses. Sallyport does not serve all of them.
 func addServices(d *fuzzInput, w *snapshot.VpcInput) {
 	for i := range d.intn(4) {
 		s := snapshot.Service{
@@ -298,7 +298,7 @@ func addEIPs(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
-// randomChild is what an EIp stands for: mostly what its name says.
+// randomChild returns the childRef of an EIp: mostly the one that its name suggests.
 func randomChild(d *fuzzInput, eip string) string {
 	switch {
 	case d.oneInEight():
@@ -335,7 +335,7 @@ func randomSeen(d *fuzzInput) snapshot.ObjectState {
 	return s
 }
 
-// addEngine is what Kube-OVN has, and may have stopped having.
+// addEngine adds Kube-OVN's objects, some of them missing or broken.
 func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 	e := &w.Engine
 	subnets := func() map[string]bool { return map[string]bool{"x0": d.bool(), "x1": d.bool()} }
@@ -425,7 +425,7 @@ func randomOvnFip(d *fuzzInput, e *snapshot.Engine) snapshot.OvnFip {
 	return f
 }
 
-// addOwnership is the objects with our labels: all of which the names and flags say so, and some of the EIps.
+// addOwnership adds the objects with the controller's labels: all that names and flags imply, and some of the EIps.
 func addOwnership(d *fuzzInput, w *snapshot.VpcInput) {
 	mark := func(kind intent.Kind, namespace, name string, is bool) {
 		if is {

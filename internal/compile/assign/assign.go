@@ -1,4 +1,4 @@
-// Package assign is which node holds each egress address.
+// Package assign is the assignment of egress addresses to nodes.
 package assign
 
 import (
@@ -9,60 +9,61 @@ import (
 	"time"
 )
 
-// Node is a node as far as it matters who holds an address.
+// Node is a node that may hold addresses.
 type Node struct {
 	Name  string
 	State State
-	// Networks are the external networks that end on the node.
+	// Networks are the external networks that the node is attached to.
 	Networks map[string]bool
-	// Addresses are the node's own. Nobody else can have them.
+	// Addresses are the node's own. They can't be egress addresses.
 	Addresses []netip.Addr
-	// Capacity is how many addresses the node may hold; 0: any number.
+	// Capacity is the maximum number of addresses; 0: unlimited.
 	Capacity int
 }
 
-// State is what a node is good for.
+// State says whether a node may hold addresses.
 type State int
 
 // The states of a node.
 const (
-	Down     State = iota // it holds nothing
-	Draining              // it holds what it has until another node can, and gets nothing
+	Down     State = iota // holds nothing
+	Draining              // keeps its addresses until another node can hold them, gets no new ones
 	Up
 )
 
-// Request is the addresses that one object asks for.
+// Request is one object's request for addresses.
 type Request struct {
 	Name      string
 	Created   time.Time
 	Addresses []Address
-	// Nodes are those that may hold them; nil: any.
+	// Nodes are the nodes that may hold the addresses; nil: any.
 	Nodes map[string]bool
-	// Rebalance: its addresses may go to nodes that hold fewer.
+	// Rebalance allows its addresses to move to nodes that hold fewer.
 	Rebalance bool
 }
 
-// Address is one of them.
+// Address is one requested address and its current placement.
 type Address struct {
 	IP      netip.Addr
-	Network string // the external network that it is of; empty: of none
-	Holder  string // the node that holds it now; empty: none
+	Network string // the external network that contains it; empty: none
+	Holder  string // the current holder; empty: none
 	// Standbys are the nodes that take it over by themselves when the holder dies, the first first.
 	Standbys []string
-	// AvoidNode is a node that has just lost it, and gets it only where no other can have it; empty: none.
+	// AvoidNode is a node that has just lost the address. It gets the address back only if no other node can hold it;
+	// empty: none.
 	AvoidNode string
 }
 
-// Placement is where an address is, or why nowhere.
+// Placement is the node of an address, or the reason why it has none.
 type Placement struct {
 	Request string
 	Address netip.Addr
-	Node    string // empty: nowhere
+	Node    string // empty: none
 	// Standbys are the nodes that take it over by themselves when the node dies, the first first.
 	Standbys      []string
-	Rebalanced    bool // it went to a node that holds fewer
+	Rebalanced    bool // moved to a node that holds fewer addresses
 	Reason        Reason
-	ConflictsWith string // whose it is, for reasons that name somebody
+	ConflictsWith string // the node or request that has the address, with NodeAddress and Taken
 }
 
 // Reason is why an address has no node.
@@ -70,18 +71,20 @@ type Reason string
 
 // The reasons.
 const (
-	NoNetwork   Reason = "NoNetwork" // it is of no external network
-	NodeAddress Reason = "OfNode"    // it is an address of a node itself
-	Taken       Reason = "Taken"     // another request has it, or this one asks for it twice
-	NoNode      Reason = "NoNode"    // no node can hold it
+	NoNetwork   Reason = "NoNetwork" // in no external network
+	NodeAddress Reason = "OfNode"    // a node's own address
+	Taken       Reason = "Taken"     // held by another request, or requested twice
+	NoNode      Reason = "NoNode"    // no eligible node
 )
 
-// Addresses places each address of the requests, in the order of the requests' names and of their lists.
+// Addresses places each address of the requests. It returns the placements sorted by the requests' names and by their
+// position in the list.
 //
-// Who holds an address keeps it as long as it can: nothing moves because a node came back, or another has less. Of one
-// request no node holds two. An address whose holder is lost goes to the first of its standbys, which has it already,
-// and one without a holder to the node that has the fewest. Beside that, those of requests that level go from nodes
-// with many to nodes with few, and of all as many as moves allows.
+// A holder keeps an address as long as it can: nothing moves because a node came back or because another node holds
+// fewer. No node holds two addresses of the same request. An address whose holder is lost moves to the first of its
+// standbys, which is already prepared. An address without a holder goes to the node with the fewest. In addition,
+// addresses of requests with Rebalance move from nodes with many to nodes with few, and so do addresses of any request,
+// at most as many as moves allows.
 func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	a := newAssignment(nodes, requests)
 	a.rejectImpossible()
@@ -101,25 +104,25 @@ func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	return a.sortedPlacements()
 }
 
-// assignment is one run.
+// assignment holds one run.
 type assignment struct {
-	nodes  []*node // by name
+	nodes  []*node // sorted by name
 	claims []*claim
 }
 
-// node is a node and what it holds by now.
+// node is a node and the addresses assigned to it so far.
 type node struct {
 	Node
 	addressCount int
 	requests     map[string]bool
-	standbyFor   map[*node]int // addresses that it takes over first when a node dies
+	standbyFor   map[*node]int // number of addresses that it takes over first when the given node dies
 }
 
-// claim is an address of a request and what became of it.
+// claim is an address of a request and its placement.
 type claim struct {
 	Address
 	request       *Request
-	index         int // in the request's list
+	index         int // position in the request's list
 	node          *node
 	newStandbys   []string
 	rebalanced    bool
@@ -145,8 +148,8 @@ func newAssignment(nodes []Node, requests []Request) *assignment {
 	return a
 }
 
-// rejectImpossible finds the addresses that can't be placed whatever the nodes do. Who holds an address has it, and
-// then who asked first.
+// rejectImpossible rejects the addresses that no set of nodes could hold. Of several requests for one address the
+// current holder's has precedence, then the oldest.
 func (a *assignment) rejectImpossible() {
 	own, taken := map[netip.Addr]string{}, map[netip.Addr]*claim{}
 	for _, n := range a.nodes {
@@ -172,8 +175,8 @@ func (a *assignment) rejectImpossible() {
 	}
 }
 
-// keepHolders leaves addresses where they are. Those on nodes that leave are placed after all others, and stay when no
-// other node can hold them.
+// keepHolders leaves addresses on their holders. Addresses on draining nodes are placed after all others, and stay if
+// no other node can hold them.
 func (a *assignment) keepHolders() {
 	for _, c := range a.claims {
 		if n := a.findNode(c.Holder); c.reason == "" && n != nil && n.State == Up && n.canHold(c) {
@@ -182,7 +185,7 @@ func (a *assignment) keepHolders() {
 	}
 }
 
-// placeUnassigned gives each address without a node to the node that holds the fewest.
+// placeUnassigned gives each address without a node to its standby or to the node that holds the fewest.
 func (a *assignment) placeUnassigned() {
 	for _, c := range a.claims {
 		if c.reason != "" || c.node != nil {
@@ -200,10 +203,10 @@ func (a *assignment) placeUnassigned() {
 	}
 }
 
-// findStandby is the first of an address's standbys that may hold it, when its holder is lost; nil: none.
+// findStandby returns the first standby of an address that may hold it, if its holder is lost; otherwise nil.
 func (a *assignment) findStandby(c *claim) *node {
 	if n := a.findNode(c.Holder); c.Holder == "" || n != nil && n.State != Down {
-		return nil // it moves because it is to, and may go anywhere
+		return nil // the holder is alive: the address may move to any node
 	}
 	for _, name := range c.Standbys {
 		if n := a.findNode(name); n != nil && n.State == Up && n.canHold(c) && n.Name != c.AvoidNode {
@@ -213,11 +216,12 @@ func (a *assignment) findStandby(c *claim) *node {
 	return nil
 }
 
-// standbyCount is how many nodes stand by for an address. More are no help: who is there is found by asking each other.
+// standbyCount is the number of standby nodes for an address. More do not help: nodes find out who is alive by asking
+// each other (BFD).
 const standbyCount = 2
 
-// assignStandbys finds the nodes that take addresses over. The addresses of one node are spread evenly over the others;
-// who holds another address of the same request comes last. Those that stand by already go on.
+// assignStandbys chooses the nodes that take addresses over. The addresses of one node are spread evenly over the
+// others. Nodes that hold another address of the same request come last. Current standbys are preferred.
 func (a *assignment) assignStandbys() {
 	place := func(c *claim, n *node) int {
 		if i := slices.Index(c.Standbys, n.Name); i >= 0 {
@@ -246,8 +250,8 @@ func (a *assignment) assignStandbys() {
 	}
 }
 
-// rebalanceOne moves one address that may move from the node that holds the most to one that holds at least two less,
-// and says whether it did.
+// rebalanceOne moves one address that may move from the node that holds the most to one that holds at least two fewer.
+// It reports whether it did.
 func (a *assignment) rebalanceOne(may func(*claim) bool) bool {
 	byLoad := slices.SortedStableFunc(slices.Values(a.nodes), func(x, y *node) int {
 		return cmp.Compare(y.addressCount, x.addressCount)
@@ -268,7 +272,7 @@ func (a *assignment) rebalanceOne(may func(*claim) bool) bool {
 	return false
 }
 
-// leastLoadedNode is the node that may hold an address and holds the fewest; nil: none may.
+// leastLoadedNode returns the node that may hold an address and holds the fewest; nil: none may.
 func (a *assignment) leastLoadedNode(c *claim) *node {
 	var best *node
 	for _, n := range a.nodes {
@@ -312,10 +316,10 @@ func (a *assignment) sortedPlacements() []Placement {
 	return out
 }
 
-// canHold says whether a node that is there may hold an address.
+// canHold reports whether a node may hold an address.
 func (n *node) canHold(c *claim) bool { return n.isEligible(c) && !n.requests[c.request.Name] }
 
-// isEligible says whether it may hold it if it holds no other address of the request.
+// isEligible reports whether a node may hold an address, apart from other addresses of the same request.
 func (n *node) isEligible(c *claim) bool {
 	return n.Networks[c.Network] && (c.request.Nodes == nil || c.request.Nodes[n.Name]) &&
 		(n.Capacity == 0 || n.addressCount < n.Capacity)

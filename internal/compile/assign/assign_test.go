@@ -15,7 +15,7 @@ var baseTime = time.Unix(1_700_000_000, 0)
 
 func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// newUpNodes are nodes on one network.
+// newUpNodes returns nodes on one network.
 func newUpNodes(names ...string) (out []Node) {
 	for _, name := range names {
 		out = append(out, Node{Name: name, State: Up, Networks: map[string]bool{"ext": true}})
@@ -23,7 +23,7 @@ func newUpNodes(names ...string) (out []Node) {
 	return out
 }
 
-// newRequest is a request for addresses, each with the node that holds it after an @.
+// newRequest returns a request for addresses, each with its holder after an @.
 func newRequest(name string, age int, addresses ...string) Request {
 	r := Request{Name: name, Created: baseTime.Add(-time.Duration(age) * time.Hour)}
 	for _, a := range addresses {
@@ -33,7 +33,7 @@ func newRequest(name string, age int, addresses ...string) Request {
 	return r
 }
 
-// formatPlacements is placements in short.
+// formatPlacements formats placements in short.
 func formatPlacements(placements []Placement) string {
 	var out []string
 	for _, p := range placements {
@@ -46,7 +46,7 @@ func formatPlacements(placements []Placement) string {
 	return strings.Join(out, ", ")
 }
 
-// withFirstState is nodes of which the first is in another state.
+// withFirstState returns nodes of which the first is in another state.
 func withFirstState(s State, nodes []Node) []Node {
 	nodes[0].State = s
 	return nodes
@@ -221,7 +221,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// A hundred addresses on ten nodes, one of which is lost: only its own move, and the rest stay even.
+// One of ten nodes with a hundred addresses is lost: only its addresses move, and the rest stay even.
 func TestNodeLost(t *testing.T) {
 	var names []string
 	for i := range 10 {
@@ -248,7 +248,7 @@ func TestNodeLost(t *testing.T) {
 	}
 }
 
-// recordHolders writes placements into requests as who holds what, and returns the nodes.
+// recordHolders writes placements into requests as their holders, and returns the nodes.
 func recordHolders(requests []Request, placements []Placement) (nodes []string) {
 	for i, p := range placements {
 		requests[i].Addresses[0].Holder = p.Node
@@ -257,7 +257,7 @@ func recordHolders(requests []Request, placements []Placement) (nodes []string) 
 	return nodes
 }
 
-// What holds for any nodes and requests.
+// Invariants for any nodes and requests.
 func TestPromises(t *testing.T) {
 	chance := rand.New(rand.NewPCG(7, 8))
 	for range 3000 {
@@ -339,7 +339,7 @@ func checkInvariants(t *testing.T, nodes []Node, requests []Request, moves int, 
 	}
 }
 
-// mayStay says whether nothing stands in the way of an address where it is, as far as that is simple to say.
+// mayStay reports whether an address may stay where it is, as far as that is simple to say.
 func mayStay(holder Node, requests []Request, nodes []Node, p Placement) bool {
 	for _, n := range nodes {
 		if slices.Contains(n.Addresses, p.Address) {
@@ -378,7 +378,7 @@ func countAddresses(requests []Request) (n int) {
 	return n
 }
 
-// 100 addresses on ten nodes, one of which dies: each goes to its first standby, which has it already, and they are
+// One of ten nodes with 100 addresses dies: each moves to its first standby, which is already prepared, and they are
 // spread.
 func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 	nodes, requests := manyNodesAndRequests(10, 100)
@@ -410,7 +410,7 @@ func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 	}
 }
 
-// manyNodesAndRequests are nodes on one network, and requests for one address each.
+// manyNodesAndRequests returns nodes on one network, and requests for one address each.
 func manyNodesAndRequests(nodes, requests int) (outNodes []Node, outRequests []Request) {
 	for i := range nodes {
 		outNodes = append(outNodes, Node{

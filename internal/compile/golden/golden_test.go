@@ -1,5 +1,6 @@
-// Package golden is compile by example: Kubernetes objects in, what we want and say of them out, as text. It is apart
-// from compile because what is fuzzed there is built anew for it, and this needs the Kubernetes client.
+// Package golden is the golden tests of compile: Kubernetes objects in, intent and statuses out, as text. It is a
+// package of its own because it needs the Kubernetes client, and fuzzing rebuilds compile with all imports of its
+// tests.
 package golden
 
 import (
@@ -28,25 +29,25 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the cases in testdata want")
 
-// now is when every case happens.
+// now is the time of every case.
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// goldenCase is testdata/NAME.txtar: Kubernetes objects in, and what we want and say of them. Its comment tells in
-// words what it shows and ends with lines of settings:
+// goldenCase is testdata/NAME.txtar: Kubernetes objects, and the resulting intent and statuses. Its comment says what
+// it shows and ends with lines of settings:
 //
-//	shard NAME        the VPC, or the shard of NodePaths; acme-prod when left out
-//	rehearse          compile until nothing changes, as if Kube-OVN had done its part
-//	once              compile the world as it is
-//	with FILE …       objects of testdata/FILE.yaml too, unless the case has one of the same name
-//	ports NAME …      ports of the router in OVN; without it there is no router
-//	management TYPE   the network whose hosts pods of the management VPC reach
-//	quota FLAG N      a limit that holds where nobody has set another, by the name of its flag
+//	shard NAME        the VPC, or the shard of NodePaths (default: acme-prod)
+//	rehearse          compile until nothing changes, as if Kube-OVN had applied everything
+//	once              compile the given state once
+//	with FILE …       add objects of testdata/FILE.yaml; those of the case override them
+//	ports NAME …      ports of the router in OVN (default: there is no router)
+//	management TYPE   type of the network whose hosts pods of the management VPC can reach
+//	quota FLAG N      a default limit, by the name of its flag
 //	inside PREFIX …   the prefixes of pods and Services
-//	podport NAME NAMESPACE/POD SUBNET   a port of a pod in OVN that is not on the switch of the pod's project
-//	isolation WORD    Enforce or Report; Enforce when left out
-//	trusted NAME …    the namespaces whose pods may be anywhere
-//	attachments NAME … the namespaces whose attachments all pods may use
-//	hide KIND…        what objects of these kinds asked for is counted, not shown
+//	podport NAME NAMESPACE/POD SUBNET   a port of a pod in OVN on a switch of another project
+//	isolation WORD    Enforce or Report (default: Enforce)
+//	trusted NAME …    namespaces whose pods may be on any switch
+//	attachments NAME … namespaces whose attachments all pods may use
+//	hide KIND…        print only the number of entries that objects of these kinds asked for
 type goldenCase struct {
 	path    string
 	archive *txtar.Archive
@@ -76,7 +77,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A case is read by people.
+// Cases are reviewed by people, so they are short.
 func TestGoldenIsReadable(t *testing.T) {
 	for _, g := range loadCases(t) {
 		raw, err := os.ReadFile(g.path)
@@ -89,7 +90,7 @@ func TestGoldenIsReadable(t *testing.T) {
 	}
 }
 
-// Lists come from caches in no particular order.
+// Caches return lists in no particular order.
 func TestGoldenInAnyOrder(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 2))
 	for _, g := range loadCases(t) {
@@ -138,11 +139,11 @@ func (g *goldenCase) archiveFile(name string) string {
 	return ""
 }
 
-// configure reads the settings, and the objects.
+// configure reads the settings and the objects.
 func (g *goldenCase) configure() error {
 	words, settings, _ := strings.Cut(string(g.archive.Comment), "\n\n")
 	if strings.TrimSpace(words) == "" || settings == "" {
-		return fmt.Errorf("it has to say in words what it shows, then an empty line, then settings")
+		return fmt.Errorf("it needs a description, an empty line, and settings")
 	}
 	inputs, modes := []string{}, 0
 	for line := range strings.Lines(settings) {
@@ -172,7 +173,7 @@ func (g *goldenCase) configure() error {
 	return g.decodeObjects(append(inputs, g.archiveFile("input.yaml"))...)
 }
 
-// applySetting carries out one setting.
+// applySetting applies one setting.
 func (g *goldenCase) applySetting(setting string, words []string) error {
 	switch setting {
 	case "shard":
@@ -195,7 +196,7 @@ func (g *goldenCase) applySetting(setting string, words []string) error {
 	return nil
 }
 
-// readShared reads manifests that several cases have.
+// readShared reads manifests that several cases use.
 func readShared(names []string) (out []string, err error) {
 	for _, name := range names {
 		raw, err := os.ReadFile(filepath.Join("../testdata", name+".yaml"))
@@ -207,7 +208,7 @@ func readShared(names []string) (out []string, err error) {
 	return out, nil
 }
 
-// setQuota reads a setting about quotas, by the name of its flag.
+// setQuota applies a setting about quotas, by the name of its flag.
 func (g *goldenCase) setQuota(flag, value string) error {
 	return map[string]*snapshot.Limit{
 		"default-eip-quota": &g.config.Quotas.EIps, "organization-eip-quota": &g.config.Quotas.OrganizationEIps,
@@ -215,7 +216,7 @@ func (g *goldenCase) setQuota(flag, value string) error {
 	}[flag].Set(value)
 }
 
-// setIsolation reads a setting about pods that are where they do not belong.
+// setIsolation applies a setting about misplaced pods.
 func (g *goldenCase) setIsolation(setting string, words []string) error {
 	switch setting {
 	case "podport":
@@ -236,7 +237,7 @@ func (g *goldenCase) setIsolation(setting string, words []string) error {
 	}
 }
 
-// decodeObjects decodes objects; a field that we do not know is a mistake in the case.
+// decodeObjects decodes objects. Unknown fields are errors.
 func (g *goldenCase) decodeObjects(texts ...string) error {
 	decoder := serializer.NewCodecFactory(kube.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	for _, text := range texts {
@@ -255,7 +256,7 @@ func (g *goldenCase) decodeObjects(texts ...string) error {
 	return nil
 }
 
-// addObject adds an object, instead of one of the same name that came before.
+// addObject adds an object and replaces an earlier one of the same name.
 func (g *goldenCase) addObject(object client.Object) {
 	key, _ := kube.KeyOf(object)
 	g.objects = slices.DeleteFunc(g.objects, func(o client.Object) bool {
@@ -279,7 +280,7 @@ func (g *goldenCase) compile(objects []client.Object) (*intent.Intent, []intent.
 	return compile.Shard(w)
 }
 
-// renderText is what the case gives.
+// renderText returns the text of a compiled case.
 func (g *goldenCase) renderText(t *testing.T, objects []client.Object) string {
 	t.Helper()
 	in, verdicts := g.compile(objects)

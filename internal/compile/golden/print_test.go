@@ -13,14 +13,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// printIntent is an intent and the statuses that follow from verdicts, as text whose difference a network engineer can
-// review: a line for each entry, with who asked for it.
+// printIntent formats an intent and the statuses that follow from verdicts for review by a network engineer: one line
+// for each entry, with the object that asked for it.
 func printIntent(in *intent.Intent, verdicts []intent.Verdict, shard string, hide []string) string {
 	p := &printer{hide: hide, hidden: map[state.Ref]int{}}
 	printSection(p, "objects", in.Objects, func(k intent.ObjectKey, o intent.Object) string {
 		return k.String() + formatObject(o)
 	})
-	printSection(p, "elements of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
+	printSection(p, "entries of Vpc "+shard, in.VpcEntries, func(k intent.VpcEntryKey, e intent.VpcEntry) string {
 		return foreignPrefix(k.Vpc, shard) + formatElement(k, e)
 	})
 	printSection(p, "rows of router "+shard, in.Rows, func(k intent.RowKey, r intent.Row) string {
@@ -61,7 +61,7 @@ func printSection[K state.Key[K], V state.Value[V]](p *printer, title string, se
 	}
 }
 
-// printHidden says how much was hidden.
+// printHidden prints the numbers of hidden entries.
 func (p *printer) printHidden() {
 	byName := func(a, b state.Ref) int { return strings.Compare(a.String(), b.String()) }
 	for _, ref := range slices.SortedFunc(maps.Keys(p.hidden), byName) {
@@ -70,7 +70,7 @@ func (p *printer) printHidden() {
 	}
 }
 
-// formatObject is the spec of an object, and its labels but for those that all of our objects have.
+// formatObject formats the spec of an object, and its labels except those that all objects of the controller have.
 func formatObject(o intent.Object) string {
 	var body struct {
 		Metadata intent.Meta
@@ -88,7 +88,7 @@ func formatObject(o intent.Object) string {
 			out += fmt.Sprintf(" %s=%s", name, body.Metadata.Labels[name])
 		}
 	}
-	if body.Spec == nil { // of a kind without one
+	if body.Spec == nil { // a kind without spec
 		if err := json.Unmarshal([]byte(o.Content), &body.Spec); err != nil {
 			panic(err)
 		}
@@ -103,7 +103,7 @@ func formatObject(o intent.Object) string {
 	return out
 }
 
-// formatElement is an element of a Vpc's list without what its id says already.
+// formatElement formats an entry of a Vpc's list without the fields that are in its key.
 func formatElement(key intent.VpcEntryKey, e intent.VpcEntry) string {
 	var body struct{ Action, Policy, NextHopIP string }
 	if json.Unmarshal([]byte(e.Content), &body) != nil { // a plain value
@@ -112,7 +112,7 @@ func formatElement(key intent.VpcEntryKey, e intent.VpcEntry) string {
 	return fmt.Sprintf("%s %s → %s%s %s", key.List, key.ID, body.Action, body.Policy, body.NextHopIP)
 }
 
-// foreignPrefix is where an entry is that is not in the shard.
+// foreignPrefix marks an entry that does not belong to the shard.
 func foreignPrefix(where, shard string) string {
 	if where == shard {
 		return ""
@@ -120,7 +120,7 @@ func foreignPrefix(where, shard string) string {
 	return "NOT OURS " + where + " "
 }
 
-// printStatus is the fields of a status, and of its conditions those that are not true.
+// printStatus prints the fields of a status, and the conditions that are not true.
 func (p *printer) printStatus(key intent.ObjectKey, content string) {
 	body := map[string]any{}
 	if err := json.Unmarshal([]byte(content), &body); err != nil {
@@ -142,7 +142,7 @@ func (p *printer) printStatus(key intent.ObjectKey, content string) {
 	}
 }
 
-// formatOwners is a list of owners as people name them, and everything else as it is.
+// formatOwners formats a list of owners, and returns anything else unchanged.
 func formatOwners(v any) any {
 	list, isList := v.([]any)
 	if !isList {

@@ -14,7 +14,7 @@ import (
 // MainTable is the number of the kernel's main routing table.
 const MainTable = 254
 
-// Links are the interfaces that we make, and what we do with others.
+// Links are the interfaces that the agent creates, and its settings on other interfaces.
 type Links = state.Set[LinkKey, Link]
 
 // Rules are policy routing rules.
@@ -23,50 +23,50 @@ type Rules = state.Set[RuleKey, Rule]
 // Routes are routes.
 type Routes = state.Set[RouteKey, Route]
 
-// Nft is what is in our nftables table.
+// Nft is the content of the agent's nftables table.
 type Nft = state.Set[NftKey, NftValue]
 
-// Sysctls are settings of the kernel.
+// Sysctls are kernel settings.
 type Sysctls = state.Set[SysctlKey, Sysctl]
 
-// LinkKey is the name of an interface, and what of it is meant.
+// LinkKey is the name of an interface and one aspect of it.
 type LinkKey struct {
 	Aspect LinkAspect
 	Name   string
 }
 
-// LinkAspect is what of an interface is meant.
+// LinkAspect is an aspect of an interface: the device, its master or its addresses.
 type LinkAspect int
 
-// The aspects, in the order in which they are made.
+// The aspects, in the order of creation.
 const (
 	LinkDevice LinkAspect = iota
 	LinkMaster
 	LinkAddresses
 )
 
-// Compare orders by what is made first.
+// Compare orders by creation order, then by name.
 func (k LinkKey) Compare(o LinkKey) int {
 	return cmp.Or(cmp.Compare(k.Aspect, o.Aspect), cmp.Compare(k.Name, o.Name))
 }
 
-// String is the key for people.
+// String formats the key for people.
 func (k LinkKey) String() string {
 	return [...]string{"link ", "master of ", "addresses of "}[k.Aspect] + k.Name
 }
 
-// Link is an interface of ours, the VRF that an interface is in, or its addresses.
+// Link is an interface that the agent creates, the VRF that an interface is in, or its addresses.
 type Link struct {
-	VRF       int    // the table, of a VRF
-	Peer      string // of a veth
+	VRF       int    // the VRF's table
+	Peer      string // the veth's peer
 	Master    string
-	Addresses string // with spaces between
+	Addresses string // separated by spaces
 }
 
-// Equal compares everything.
+// Equal compares all fields.
 func (l Link) Equal(o Link) bool { return l == o }
 
-// String is the link as ip writes it.
+// String formats the link as ip does.
 func (l Link) String() string {
 	switch {
 	case l.VRF != 0:
@@ -80,13 +80,13 @@ func (l Link) String() string {
 	}
 }
 
-// RuleKey is what a policy routing rule looks at.
+// RuleKey is the selector of a policy routing rule.
 type RuleKey struct {
 	Pref int
 	V6   bool
 	From netip.Prefix // invalid: any
 	To   netip.Prefix // invalid: any
-	Mark uint32       // under our mask; 0: any
+	Mark uint32       // under ownership.NodeMarkMask; 0: any
 }
 
 // Compare orders by preference.
@@ -106,47 +106,47 @@ func compareBools(a, b bool) int {
 	}
 }
 
-// String is the rule as ip writes it.
+// String formats the rule as ip does.
 func (k RuleKey) String() string {
-	words := []string{fmt.Sprintf("rule %d", k.Pref)}
+	parts := []string{fmt.Sprintf("rule %d", k.Pref)}
 	if k.From.IsValid() {
-		words = append(words, "from "+k.From.String())
+		parts = append(parts, "from "+k.From.String())
 	}
 	if k.To.IsValid() {
-		words = append(words, "to "+k.To.String())
+		parts = append(parts, "to "+k.To.String())
 	}
 	if k.Mark != 0 {
-		words = append(words, fmt.Sprintf("fwmark %#x/%#x", k.Mark, ownership.NodeMarkMask))
+		parts = append(parts, fmt.Sprintf("fwmark %#x/%#x", k.Mark, ownership.NodeMarkMask))
 	}
 	if k.V6 {
-		words[0] = "-6 " + words[0]
+		parts[0] = "-6 " + parts[0]
 	}
-	return strings.Join(words, " ")
+	return strings.Join(parts, " ")
 }
 
-// Rule is the table that a rule leads to.
+// Rule is the table that a rule looks up.
 type Rule struct{ Table int }
 
 // Equal compares tables.
 func (r Rule) Equal(o Rule) bool { return r == o }
 
-// String is the table as ip writes it.
+// String formats the table as ip does.
 func (r Rule) String() string { return fmt.Sprintf("lookup %d", r.Table) }
 
-// RouteKey is what the kernel has one route for.
+// RouteKey identifies a route in the kernel.
 type RouteKey struct {
 	Table  int
 	To     netip.Prefix
 	Metric int
 }
 
-// Compare orders by table.
+// Compare orders by table, metric and prefix, longer prefixes first: the gateway of a shorter one may need them.
 func (k RouteKey) Compare(o RouteKey) int {
 	return cmp.Or(cmp.Compare(k.Table, o.Table), cmp.Compare(k.Metric, o.Metric), cmp.Compare(o.To.Bits(), k.To.Bits()),
 		k.To.Compare(o.To))
 }
 
-// String is the key as ip writes it.
+// String formats the key as ip does.
 func (k RouteKey) String() string {
 	text := fmt.Sprintf("route %s table %d", k.To, k.Table)
 	if k.Metric != 0 {
@@ -155,27 +155,27 @@ func (k RouteKey) String() string {
 	return text
 }
 
-// Route is a route. The widest comes last: its gateway is found by a narrower one.
+// Route is a route of one table.
 type Route struct {
 	Table  int
 	To     netip.Prefix
 	Metric int
-	Via    netip.Addr // invalid: on the link
+	Via    netip.Addr // invalid: on-link
 	Dev    string     // empty: unreachable
 }
 
-// Key is where the route is.
+// Key returns the key of the route.
 func (r Route) Key() RouteKey {
 	if r.To.Addr().Is6() && r.Metric == 0 {
-		r.Metric = 1024 // what the kernel gives when none is asked for
+		r.Metric = 1024 // the kernel's default for IPv6
 	}
 	return RouteKey{r.Table, r.To, r.Metric}
 }
 
-// Equal compares where it leads to.
+// Equal compares gateway and device.
 func (r Route) Equal(o Route) bool { return r.Via == o.Via && r.Dev == o.Dev }
 
-// String is the route as ip writes it.
+// String formats the route as ip does.
 func (r Route) String() string {
 	switch {
 	case r.Dev == "":
@@ -190,7 +190,7 @@ func (r Route) String() string {
 // NftKind is a kind of nftables object.
 type NftKind int
 
-// The kinds, in the order in which they are made.
+// The kinds, in the order of creation.
 const (
 	NftChain NftKind = iota
 	NftSet
@@ -198,19 +198,19 @@ const (
 	NftRule
 )
 
-// NftKey names an object in our table.
+// NftKey names an object in the agent's table.
 type NftKey struct {
 	Kind   NftKind
-	Parent string // the chain or set; empty: it is one
+	Parent string // chain of a rule, set of an element; otherwise empty
 	Name   string
 }
 
-// Compare orders by the order of making.
+// Compare orders by creation order, then by name.
 func (k NftKey) Compare(o NftKey) int {
 	return cmp.Or(cmp.Compare(k.Kind, o.Kind), strings.Compare(k.Parent, o.Parent), strings.Compare(k.Name, o.Name))
 }
 
-// String is the key for people.
+// String formats the key for people.
 func (k NftKey) String() string {
 	return "nft " + strings.Join(slices.DeleteFunc([]string{
 		[...]string{"chain", "set", "element", "rule"}[k.Kind],
@@ -219,14 +219,14 @@ func (k NftKey) String() string {
 		func(s string) bool { return s == "" }), " ")
 }
 
-// NftValue is what the object is, as nft writes it. The kernel gives rules back otherwise than they were written, so a
-// rule carries a sum of its text, and that is compared. Of other objects the name says it all.
+// NftValue is an object in nft's syntax. The kernel does not return rules as they were written, so a rule carries a
+// checksum of its text, which is compared. Other objects are fully described by their keys.
 type NftValue struct{ Text, Checksum string }
 
-// Equal compares sums.
+// Equal compares checksums.
 func (v NftValue) Equal(o NftValue) bool { return v.Checksum == o.Checksum }
 
-// String is the text.
+// String returns the text, or the checksum of a rule that was read from the kernel.
 func (v NftValue) String() string { return cmp.Or(v.Text, v.Checksum) }
 
 // SysctlKey is the name of a setting as sysctl writes it.
@@ -235,17 +235,17 @@ type SysctlKey string
 // Compare orders by name.
 func (k SysctlKey) Compare(o SysctlKey) int { return strings.Compare(string(k), string(o)) }
 
-// String is the name.
+// String formats the key for people.
 func (k SysctlKey) String() string { return "setting " + string(k) }
 
-// Sysctl is a setting's value. Also are values that do as well, with spaces between: then nothing is changed.
+// Sysctl is the value of a setting. Acceptable are other values, separated by spaces, that are left unchanged.
 type Sysctl struct{ Text, Acceptable string }
 
-// Equal says whether one is as good as the other.
+// Equal reports whether one value is acceptable for the other.
 func (s Sysctl) Equal(o Sysctl) bool {
 	return s.Text == o.Text || slices.Contains(strings.Fields(o.Acceptable), s.Text) ||
 		slices.Contains(strings.Fields(s.Acceptable), o.Text)
 }
 
-// String is the value.
+// String returns the value.
 func (s Sysctl) String() string { return s.Text }

@@ -11,9 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// The chains of our table: their type, hook and priority. Marks of connections can be read and written only after
-// conntrack has looked at the packet (-200), and have to be there before it is routed. Addresses of pods are translated
-// before others do it (100).
+// The chains of the agent's table: type, hook and priority. Connection marks can be read and written only after
+// conntrack has processed the packet (-200), and must be set before it is routed. Pods' addresses are translated before
+// the usual source NAT priority (100).
 var chains = map[string]Chain{
 	"zones":    {"filter", "prerouting", -300},
 	"ownzones": {"filter", "output", -300},
@@ -22,28 +22,28 @@ var chains = map[string]Chain{
 	"leaves":   {"nat", "postrouting", 95},
 }
 
-// Chain is where a chain of our table is.
+// Chain is the type, hook and priority of a chain.
 type Chain struct {
 	Type, Hook string
 	Priority   int
 }
 
-// String is the chain as nft writes it.
+// String formats the chain as nft does.
 func (c Chain) String() string {
 	return fmt.Sprintf("type %s hook %s priority %d", c.Type, c.Hook, c.Priority)
 }
 
-// ChainByName is where the chain of a name is.
+// ChainByName returns the chain of a name.
 func ChainByName(name string) Chain { return chains[name] }
 
 func checksum(text string) string {
 	return fmt.Sprintf("%08x", ownership.HashName(text))
 }
 
-// addNftRule wants a rule in a chain, and the chain.
+// addNftRule adds a rule, and its chain.
 func (w *networkCompiler) addNftRule(chain, name, text string) {
 	key := NftKey{Kind: NftChain, Name: chain}
-	if _, there := w.kernel.Nft[key]; !there { // several networks use it
+	if _, there := w.kernel.Nft[key]; !there { // shared by several networks
 		w.addNftObject(key, NftValue{Text: chains[chain].String()})
 	}
 	w.addNftObject(NftKey{Kind: NftRule, Parent: chain, Name: w.spec.Name + " " + name}, NftValue{text, checksum(text)})
@@ -53,12 +53,13 @@ func (w *networkCompiler) addNftObject(key NftKey, v NftValue) {
 	w.kernel.Nft[key] = state.Entry[NftValue]{Value: v, Origin: w.origin}
 }
 
-// addAddressSet wants a set of addresses of a family, and returns how it is written in a rule.
+// addAddressSet adds a set of addresses of one family, and returns its reference for a rule.
 func (w *networkCompiler) addAddressSet(name string, v6 bool, addresses []netip.Addr) string {
 	return w.addNftSet(name, NftValue{Text: nftAddrType(v6)}, toStrings(addresses))
 }
 
-// addPrefixSet wants a set of prefixes of a family. Prefixes in another would be refused by the kernel.
+// addPrefixSet adds a set of prefixes of one family. It leaves out prefixes inside others, which the kernel would
+// refuse.
 func (w *networkCompiler) addPrefixSet(name string, v6 bool, prefixes []netip.Prefix) string {
 	var out []string
 	for i, p := range prefixes {
@@ -88,7 +89,7 @@ func (w *networkCompiler) addNftSet(name string, kind NftValue, elements []strin
 	return "@" + name
 }
 
-// nftAddrType is the type of addresses of a family.
+// nftAddrType returns the set type for addresses of a family.
 func nftAddrType(v6 bool) string {
 	if v6 {
 		return "ipv6_addr"
@@ -96,14 +97,14 @@ func nftAddrType(v6 bool) string {
 	return "ipv4_addr"
 }
 
-// markStatement is what marks a packet with the network, and leaves all other bits.
+// markStatement returns the statement that sets the network's mark on a packet and keeps all other bits.
 func (w *networkCompiler) markStatement() string {
 	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.fwMark())
 }
 
-// markConnections wants the marks that follow connections: each that comes by the interface gets the network's number,
-// if it has none, and its replies get that as their mark, whether they are routed through the node or begin on it. So a
-// connection that is older than the rules finds its way with the next packet that comes.
+// markConnections adds the rules that mark connections and their replies. A connection that arrives on the interface
+// gets the network's number as connection mark, if it has none. Its replies get that as packet mark, both forwarded and
+// local ones. A connection that is older than the rules is marked with its next incoming packet.
 func (w *networkCompiler) markConnections() {
 	w.addNftRule("marks", "comes", fmt.Sprintf(
 		"iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
@@ -114,7 +115,7 @@ func (w *networkCompiler) markConnections() {
 	w.addNftRule("local", "returns", reply)
 }
 
-// markServices wants marks on what has a cluster address as its source.
+// markServices adds the rules that mark packets with a cluster IP as source.
 func (w *networkCompiler) markServices() {
 	for _, v6 := range []bool{false, true} {
 		if services := w.serviceAddresses(v6); len(services) > 0 {
@@ -124,7 +125,7 @@ func (w *networkCompiler) markServices() {
 	}
 }
 
-// nftHeader is how nft calls the header of a family.
+// nftHeader returns nft's name for the IP header of a family.
 func nftHeader(v6 bool) string {
 	if v6 {
 		return "ip6"
@@ -139,7 +140,7 @@ func toStrings[T fmt.Stringer](list []T) (out []string) {
 	return out
 }
 
-// emitEgress wants the ways of pods that leave by this network, and says what can't be.
+// emitEgress adds the egress of pods through this network, and returns a problem if there is one.
 func (w *networkCompiler) emitEgress() string {
 	for i, e := range w.spec.Egress {
 		for _, v6 := range []bool{false, true} {
@@ -168,18 +169,19 @@ func filterSlice[T any](list []T, fits func(T) bool) (out []T) {
 	return out
 }
 
-// emitPodEgress wants the way of some pods. Replies to what came to them by another way are not moved.
+// emitPodEgress adds the egress of a group of pods. It applies to connections that the pods initiate; replies to
+// requests that arrived on another path are not affected.
 func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.Addr,
 	destinations []netip.Prefix,
 ) string {
 	v6 := pods[0].Is6()
 	ofFamily := func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }
 	match := fmt.Sprintf("%s saddr %s", nftHeader(v6), w.addAddressSet(name+"-pods", v6, pods))
-	switch stays := filterSlice(w.excludedPrefixes(), ofFamily); {
+	switch inside := filterSlice(w.excludedPrefixes(), ofFamily); {
 	case len(destinations) > 0:
 		match += fmt.Sprintf(" %s daddr %s", nftHeader(v6), w.addPrefixSet(name+"-to", v6, destinations))
-	case len(stays) > 0:
-		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet("inside", v6, stays))
+	case len(inside) > 0:
+		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet("inside", v6, inside))
 	}
 	if except := filterSlice(parseValid(e.Except, netip.ParsePrefix), ofFamily); len(except) > 0 {
 		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet(name+"-not", v6, except))
@@ -196,7 +198,8 @@ func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.
 	return ""
 }
 
-// excludedPrefixes are the prefixes that no pod leaves for by this network, unless it is told to.
+// excludedPrefixes returns the prefixes of the cluster and of its nodes. Pods reach them directly unless they are
+// listed as destinations.
 func (w *networkCompiler) excludedPrefixes() []netip.Prefix {
 	out := parseValid(w.spec.Inside, netip.ParsePrefix)
 	for _, a := range parseValid(w.spec.Hosts, netip.ParseAddr) {
@@ -205,7 +208,7 @@ func (w *networkCompiler) excludedPrefixes() []netip.Prefix {
 	return out
 }
 
-// emitPodRouting wants pods' own connections to be led to the network, as its method does it.
+// emitPodRouting adds the routing of pods' connections to the network, according to its method.
 func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, destinations []netip.Prefix) string {
 	v6 := pods[0].Is6()
 	switch w.spec.Method {
@@ -228,9 +231,10 @@ func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, 
 	return ""
 }
 
-// egressTable is the table that marked packets are led to, and the interface that can't ask whether replies to them
-// should come by it: without the mark it would be another. In a VRF the kernel asks the VRF's table anyhow. With legs,
-// replies to pods cross them as well, because conntrack has the connection in the zone of the VRF.
+// egressTable returns the table for marked packets, and the interface on which reverse path filtering must be relaxed,
+// because replies have no mark and would be routed back through another interface. Without a veth pair, the kernel uses
+// the VRF's table for the check. With a veth pair, replies to pods cross it as well, because conntrack has the
+// connection in the VRF's zone.
 func (w *networkCompiler) egressTable() (table int, replies string) {
 	switch near, _ := w.vethNames(); {
 	case w.spec.Method != kubedcv1alpha1.NodeVRF:
@@ -242,7 +246,7 @@ func (w *networkCompiler) egressTable() (table int, replies string) {
 	}
 }
 
-// ParseComment is the sum in a rule's comment, and the rule's name.
+// ParseComment returns the rule name and the checksum in a rule's comment.
 func ParseComment(comment string) (name, sum string) {
 	i := strings.LastIndex(comment, " ")
 	if i < 0 {
@@ -251,5 +255,5 @@ func ParseComment(comment string) (name, sum string) {
 	return comment[:i], comment[i+1:]
 }
 
-// FormatComment is what a rule carries.
+// FormatComment returns the comment of a rule.
 func FormatComment(name string, v NftValue) string { return name + " " + v.Checksum }

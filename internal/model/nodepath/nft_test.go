@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Pods that leave for everywhere still reach the cluster and its nodes, and what another entry leads elsewhere is not
-// theirs.
+// Pods with egress for all destinations still reach the cluster and its nodes directly, except what other entries
+// redirect.
 func TestWhatIsNotLedOut(t *testing.T) {
 	node := Node{Interfaces: []Interface{{
 		Name:      "eth1",

@@ -1,5 +1,5 @@
-// Package nodepath is what a NodePath means for the kernel of its node: links, rules, routes, nftables objects and
-// settings.
+// Package nodepath is the compiler from a NodePath to the state of its node's kernel: links, rules, routes, nftables
+// objects and sysctls.
 package nodepath
 
 import (
@@ -15,23 +15,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Node is what has to be known of a node.
+// Node is what Compile has to know about a node.
 type Node struct {
 	Interfaces []Interface
-	// ForwardsIPv6: it forwards IPv6, which is one setting for all interfaces.
+	// ForwardsIPv6: the node forwards IPv6, which is one setting for all interfaces.
 	ForwardsIPv6 bool
-	// StrictRPFilter: on every interface that does not say more, the way back to a source has to be by it. The kernel
-	// takes the greater of the setting for all interfaces and that of one, so 0 there says nothing.
+	// StrictRPFilter: strict reverse path filtering (rp_filter 1) is set for all interfaces. The kernel uses the
+	// maximum of that setting and the interface's own, so 0 on an interface has no effect.
 	StrictRPFilter bool
 }
 
-// Interface is an interface of the node.
+// Interface is a network interface of the node.
 type Interface struct {
 	Name, MAC string
 	Up        bool
 	Addresses []netip.Prefix
-	Ours      bool   // made by us
-	Master    string // the bridge, bond or VRF of somebody else that it is in
+	Ours      bool   // created by the agent
+	Master    string // the bridge, bond or VRF that it is in, unless created by the agent
 }
 
 // Kernel is everything that the kernel should hold for a NodePath.
@@ -41,15 +41,15 @@ type Kernel struct {
 	Routes  Routes
 	Nft     Nft
 	Sysctls Sysctls
-	// Networks is what became of each network, in the order of the NodePath.
+	// Networks are the results, sorted by name.
 	Networks []NetworkResult
 }
 
-// NetworkResult is what became of a network.
+// NetworkResult is the outcome for one network.
 type NetworkResult struct {
 	Name, Interface string
 	Problem         string // empty: none
-	Missing         bool   // the problem is that the interface is not there, or not ready
+	Missing         bool   // the problem is a missing or unusable interface
 }
 
 // NetworkRef is the origin of a network's entries.
@@ -57,7 +57,7 @@ func NetworkRef(network string) state.Ref {
 	return state.Ref{Kind: "ExternalNetwork", Name: network}
 }
 
-// Compile is what the kernel should hold.
+// Compile returns the kernel state that a NodePath asks for.
 func Compile(spec Spec, node Node) *Kernel {
 	k := &Kernel{Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Sysctls: Sysctls{}}
 	networks := slices.Clone(spec.Networks)
@@ -74,7 +74,7 @@ func Compile(spec Spec, node Node) *Kernel {
 	return k
 }
 
-// findInterface is the interface of a network, or why there is none.
+// findInterface returns the interface of a network, or the reason why there is none.
 func (node Node) findInterface(n NetworkSpec) (Interface, string) {
 	var found []Interface
 	for _, i := range node.Interfaces {
@@ -106,7 +106,7 @@ func (node Node) findInterface(n NetworkSpec) (Interface, string) {
 	return found[0], ""
 }
 
-// networkCompiler is a network on its way into the kernel.
+// networkCompiler compiles one network into the kernel state.
 type networkCompiler struct {
 	kernel   *Kernel
 	node     Node
@@ -114,11 +114,11 @@ type networkCompiler struct {
 	origin   state.Ref
 	number   int
 	dev      Interface
-	gateways []netip.Addr // gateways
+	gateways []netip.Addr // the usable ones, sorted
 }
 
-// compileNetwork wants everything for the network, and says what can't be. A family that can't be does not keep the
-// other from working.
+// compileNetwork adds everything for the network and returns a problem if there is one. A problem with one address
+// family does not affect the other.
 func (w *networkCompiler) compileNetwork() string {
 	wrong := w.chooseGateways()
 	if len(w.gateways) == 0 {
@@ -136,7 +136,7 @@ func (w *networkCompiler) compileNetwork() string {
 		w.markServices()
 		w.emitMarkRules(w.tableID())
 	case kubedcv1alpha1.NodeVRF:
-		if w.dev.Master != "" { // the kernel would take it out of that
+		if w.dev.Master != "" { // the kernel would remove it from that master
 			return fmt.Sprintf("interface %s is in %s and can't be in a VRF as well; take it out of that, or choose another method", w.dev.Name, w.dev.Master)
 		}
 		w.emitVRF()
@@ -148,8 +148,8 @@ func (w *networkCompiler) compileNetwork() string {
 	return cmp.Or(wrong, w.emitEgress())
 }
 
-// chooseGateways takes the gateways that the interface leads to, and says why it does not lead to another. They are
-// sorted: the kernel gives the addresses of legs back in that order, too.
+// chooseGateways keeps the gateways that are reachable on the interface, and returns why another is not. They are
+// sorted, because the kernel returns the addresses of veth pairs in that order.
 func (w *networkCompiler) chooseGateways() (wrong string) {
 	for _, gateway := range slices.SortedFunc(slices.Values(parseValid(w.spec.Gateways, netip.ParseAddr)),
 		netip.Addr.Compare) {
@@ -180,7 +180,7 @@ func joinPrefixes(list []netip.Prefix) string {
 	return strings.Join(out, ", ")
 }
 
-// gatewayFor is that of a family; invalid: none.
+// gatewayFor returns the gateway of a family; invalid: none.
 func (w *networkCompiler) gatewayFor(v6 bool) netip.Addr {
 	for _, g := range w.gateways {
 		if g.Is6() == v6 {
@@ -190,7 +190,7 @@ func (w *networkCompiler) gatewayFor(v6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// parseValid reads what the API server has checked already.
+// parseValid parses texts that the API server has validated, and skips the rest.
 func parseValid[T any](texts []string, read func(string) (T, error)) (out []T) {
 	for _, text := range texts {
 		if v, err := read(text); err == nil {
@@ -202,11 +202,11 @@ func parseValid[T any](texts []string, read func(string) (T, error)) (out []T) {
 
 func (w *networkCompiler) tableID() int { return ownership.NodeTableBase + w.number }
 
-// fwMark is the network's in marks.
+// fwMark returns the network's packet mark.
 func (w *networkCompiler) fwMark() uint32 { return ownership.NodeNetworkMark(w.number) }
 
-// emitRoutingTable wants the routes by which packets leave by the interface: to its own prefixes at once, to all others
-// by the gateway.
+// emitRoutingTable adds the network's routing table: the interface's prefixes on-link, everything else through the
+// gateway.
 func (w *networkCompiler) emitRoutingTable() {
 	for _, p := range w.dev.Addresses {
 		if w.gatewayFor(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
@@ -218,7 +218,7 @@ func (w *networkCompiler) emitRoutingTable() {
 	}
 }
 
-// DefaultPrefix is the prefix of all addresses of a family.
+// DefaultPrefix returns the prefix of all addresses of a family.
 func DefaultPrefix(v6 bool) netip.Prefix {
 	if v6 {
 		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
@@ -226,7 +226,7 @@ func DefaultPrefix(v6 bool) netip.Prefix {
 	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
-// emitClientRoutes wants routes to the clients.
+// emitClientRoutes adds routes to the clients.
 func (w *networkCompiler) emitClientRoutes() {
 	for _, to := range parseValid(w.spec.Clients, netip.ParsePrefix) {
 		if g := w.gatewayFor(to.Addr().Is6()); g.IsValid() {
@@ -235,7 +235,7 @@ func (w *networkCompiler) emitClientRoutes() {
 	}
 }
 
-// serviceAddresses are the cluster addresses of a family.
+// serviceAddresses returns the cluster IPs of a family.
 func (w *networkCompiler) serviceAddresses(v6 bool) []netip.Addr {
 	if !w.gatewayFor(v6).IsValid() {
 		return nil
@@ -243,7 +243,7 @@ func (w *networkCompiler) serviceAddresses(v6 bool) []netip.Addr {
 	return filterSlice(parseValid(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
 }
 
-// emitSourceRules wants rules that lead what has a cluster address as its source to a table. Replies have it until they
+// emitSourceRules adds rules that look up a table for packets with a cluster IP as source. Replies have it until they
 // have been routed.
 func (w *networkCompiler) emitSourceRules(table int) {
 	for _, v6 := range []bool{false, true} {
@@ -253,8 +253,8 @@ func (w *networkCompiler) emitSourceRules(table int) {
 	}
 }
 
-// emitMarkRules wants the rules that lead marked packets to a table. What comes in has no mark yet, so its source would
-// be routed back by another interface.
+// emitMarkRules adds the rules that look up a table for marked packets. It relaxes reverse path filtering, because
+// incoming packets have no mark yet and their source would be routed through another interface.
 func (w *networkCompiler) emitMarkRules(table int) {
 	for _, g := range w.gateways {
 		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: g.Is6()}, table)
@@ -262,16 +262,16 @@ func (w *networkCompiler) emitMarkRules(table int) {
 	w.relaxRPFilter(w.dev.Name)
 }
 
-// relaxRPFilter wants an interface not to ask whether a source would be routed back by it.
+// relaxRPFilter sets loose reverse path filtering on an interface. 0 is acceptable unless StrictRPFilter is set.
 func (w *networkCompiler) relaxRPFilter(dev string) {
-	var also []string
+	var acceptable []string
 	if !w.node.StrictRPFilter {
-		also = []string{"0"}
+		acceptable = []string{"0"}
 	}
-	w.addSysctl("net.ipv4.conf."+escapeIfName(dev)+".rp_filter", "2", also...)
+	w.addSysctl("net.ipv4.conf."+escapeIfName(dev)+".rp_filter", "2", acceptable...)
 }
 
-// escapeIfName is an interface as a part of a setting's name: a dot in it is written as a slash.
+// escapeIfName returns an interface name as part of a sysctl name: dots are written as slashes.
 func escapeIfName(name string) string { return strings.ReplaceAll(name, ".", "/") }
 
 func (w *networkCompiler) addRoute(r Route) {
@@ -283,21 +283,21 @@ func (w *networkCompiler) addRule(key RuleKey, table int) {
 	w.kernel.Rules[key] = state.Entry[Rule]{Value: Rule{table}, Origin: w.origin}
 }
 
-func (w *networkCompiler) addSysctl(name, value string, also ...string) {
+func (w *networkCompiler) addSysctl(name, value string, acceptable ...string) {
 	w.kernel.Sysctls[SysctlKey(name)] = state.Entry[Sysctl]{Value: Sysctl{
 		Text:       value,
-		Acceptable: strings.Join(also, " "),
+		Acceptable: strings.Join(acceptable, " "),
 	}, Origin: w.origin}
 }
 
-// Spec is what a NodePath asks for.
+// Spec is the spec of a NodePath.
 type Spec = kubedcv1alpha1.NodePathSpec
 
-// NetworkSpec is what it asks for on one network.
+// NetworkSpec is one network of a NodePath.
 type NetworkSpec = kubedcv1alpha1.NodeNetwork
 
-// EgressSpec is which pods leave by that.
+// EgressSpec is a group of pods that leave through a network.
 type EgressSpec = kubedcv1alpha1.NodeEgress
 
-// Method is how replies find back.
+// Method is how replies are routed back to a network.
 type Method = kubedcv1alpha1.NodeMethod

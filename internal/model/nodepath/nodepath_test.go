@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// testNode has an interface of each kind that matters.
+// testNode has an interface of each relevant kind.
 func testNode() Node {
 	at := func(list ...string) []netip.Prefix { return parseValid(list, netip.ParsePrefix) }
 	return Node{ForwardsIPv6: true, Interfaces: []Interface{
@@ -35,7 +35,7 @@ func testNode() Node {
 	}}
 }
 
-// testNetwork is one with everything that methods ask for.
+// testNetwork returns a network with everything that methods need.
 func testNetwork(method kubedcv1alpha1.NodeMethod) NetworkSpec {
 	return NetworkSpec{
 		Name: "outer", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: method,
@@ -44,7 +44,7 @@ func testNetwork(method kubedcv1alpha1.NodeMethod) NetworkSpec {
 	}
 }
 
-// formatKernel is everything that the kernel should hold, a line for each entry.
+// formatKernel formats the kernel state, one line for each entry.
 func formatKernel(k *Kernel) string {
 	var out []string
 	out = append(out, formatSet(k.Links)...)
@@ -62,7 +62,7 @@ func formatSet[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []str
 	return out
 }
 
-// compileText is the text for networks, none of which has a problem.
+// compileText returns the text for networks, none of which may have a problem.
 func compileText(t *testing.T, networks ...NetworkSpec) string {
 	t.Helper()
 	k := Compile(Spec{Networks: networks}, testNode())
@@ -76,7 +76,7 @@ func compileText(t *testing.T, networks ...NetworkSpec) string {
 
 var update = flag.Bool("update", false, "rewrite what is compared with")
 
-// What each network means is in a file of its own.
+// The kernel state of each network is in a file of its own.
 func TestMeanings(t *testing.T) {
 	for name, network := range goldenNetworks {
 		t.Run(name, func(t *testing.T) {
@@ -97,14 +97,14 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// networkWith is a network with something else.
+// networkWith returns testNetwork with a change.
 func networkWith(method kubedcv1alpha1.NodeMethod, change func(*NetworkSpec)) NetworkSpec {
 	n := testNetwork(method)
 	change(&n)
 	return n
 }
 
-// goldenNetworks are networks, each for what is special about it.
+// goldenNetworks are networks, each for one feature.
 var goldenNetworks = map[string]NetworkSpec{
 	"connection":    testNetwork("Connection"),
 	"static":        testNetwork("Static"),
@@ -130,7 +130,7 @@ var goldenNetworks = map[string]NetworkSpec{
 	}),
 }
 
-// addEgress has pods that leave: some for destinations, with an address of their own, and one for everywhere.
+// addEgress adds pods: some with destinations and an address of their own, and one for all destinations.
 func addEgress(n *NetworkSpec) {
 	n.Egress = []EgressSpec{
 		{
@@ -142,7 +142,7 @@ func addEgress(n *NetworkSpec) {
 	}
 }
 
-// The order of lists in the API says nothing.
+// The order of lists in the API does not matter.
 func TestOrderSaysNothing(t *testing.T) {
 	var networks []NetworkSpec
 	for i, method := range []kubedcv1alpha1.NodeMethod{"Connection", "Mark", "SourceRule", "VRF", "VRF"} {
@@ -150,7 +150,7 @@ func TestOrderSaysNothing(t *testing.T) {
 		n.Name, n.Number, n.Legs = fmt.Sprint(method, i), int32(i+1), i == 4
 		networks = append(networks, n)
 	}
-	chance, want := rand.New(rand.NewPCG(1, 2)), compileText(t, networks...) // the same each time
+	chance, want := rand.New(rand.NewPCG(1, 2)), compileText(t, networks...) // deterministic
 	for range 50 {
 		shuffled := slices.Clone(networks)
 		shuffle(chance, shuffled)
@@ -173,7 +173,7 @@ func shuffle[T any](chance *rand.Rand, list []T) {
 	chance.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }
 
-// Where 1 is for all interfaces, 0 on one of them does not do.
+// If rp_filter is 1 for all interfaces, 0 on one of them has no effect.
 func TestStrictNodeNeedsTheSetting(t *testing.T) {
 	for strict, does := range map[bool]bool{false: true, true: false} {
 		is := testNode()
@@ -238,7 +238,7 @@ func TestProblems(t *testing.T) {
 			if got := k.Networks[0]; !strings.HasPrefix(got.Problem, c.want) || got.Missing != c.missing {
 				t.Errorf("the problem is %q (missing: %v), wanted %q (%v)", got.Problem, got.Missing, c.want, c.missing)
 			}
-			// What can't be for IPv6 does not keep IPv4 from working.
+			// A problem with IPv6 does not affect IPv4.
 			if _, there := k.Nft[NftKey{Kind: NftChain, Name: "marks"}]; there != (name == "IPv6 is not forwarded") {
 				t.Errorf("connections are marked: %v", there)
 			}
@@ -246,7 +246,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// A network with a problem does not keep others from working, and none is asked for without a spec.
+// A network with a problem does not affect others, and an empty spec gives nothing.
 func TestOneProblemIsOneNetworks(t *testing.T) {
 	wrong := networkWith("Connection", func(n *NetworkSpec) { n.Name, n.Number, n.Interface = "wrong", 2, "eth9" })
 	k := Compile(Spec{Networks: []NetworkSpec{wrong, testNetwork("Connection")}}, testNode())
@@ -261,7 +261,7 @@ func TestOneProblemIsOneNetworks(t *testing.T) {
 	}
 }
 
-// Every network has numbers of its own: of tables, marks and addresses of legs.
+// Every network has its own tables, marks and veth addresses.
 func TestNetworksDoNotShare(t *testing.T) {
 	seen := map[string]int32{}
 	for number := int32(1); number <= 255; number++ {

@@ -10,11 +10,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// unreachableMetric is the metric of the last route of a VRF's table, as the kernel's documentation has it: without
-// such a route a lookup goes on in the main table.
+// unreachableMetric is the metric of the last route of a VRF's table, as in the kernel's documentation. Without such a
+// route a lookup continues in the main table.
 const unreachableMetric = 4278198272
 
-// emitVRF wants the interface in a VRF, and the ways between it and the rest of the node.
+// emitVRF puts the interface into a VRF, and adds the routing between the VRF and the rest of the node.
 func (w *networkCompiler) emitVRF() {
 	name := fmt.Sprintf("%s%d", ownership.NodeVRFPrefix, w.number)
 	w.addLink(LinkKey{LinkDevice, name}, Link{VRF: w.tableID()})
@@ -23,11 +23,11 @@ func (w *networkCompiler) emitVRF() {
 		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Metric: unreachableMetric})
 		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Via: g, Dev: w.dev.Name})
 	}
-	// The kernel takes an interface down to put it into a VRF, and IPv6 addresses go with that.
+	// The kernel sets an interface down to put it into a VRF, which removes its IPv6 addresses.
 	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		w.addSysctl("net.ipv6.conf."+escapeIfName(w.dev.Name)+".keep_addr_on_down", "1")
 	}
-	// What listens on all addresses is still to be reached by the interface: a BGP speaker, for one.
+	// Sockets that listen on all addresses must stay reachable through the interface, such as those of a BGP speaker.
 	w.addSysctl("net.ipv4.tcp_l3mdev_accept", "1")
 	w.addSysctl("net.ipv4.udp_l3mdev_accept", "1")
 	if w.spec.Legs {
@@ -40,22 +40,22 @@ func (w *networkCompiler) emitVRF() {
 	w.emitSourceRules(w.tableID())
 }
 
-// clusterPrefixes are the prefixes of the cluster, of families that the network has.
+// clusterPrefixes returns the cluster's prefixes of the families that the network has.
 func (w *networkCompiler) clusterPrefixes() []netip.Prefix {
 	return filterSlice(parseValid(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool {
 		return w.gatewayFor(p.Addr().Is6()).IsValid()
 	})
 }
 
-// vethNames are the ends of a network's legs: near the rest of the node, and far from it, in the VRF.
+// vethNames returns the ends of a network's veth pair: near is in the node's default routing domain, far is in the VRF.
 func (w *networkCompiler) vethNames() (near, far string) {
 	return fmt.Sprintf("%s%d", ownership.NodeVethPrefix, w.number),
 		fmt.Sprintf("%s%d", ownership.NodeVethPeerPrefix, w.number)
 }
 
-// emitVethPair wants the VRF and the rest of the node connected by a pair of interfaces. To conntrack what crosses it
-// is a second connection. So each side has a zone of its own: in one zone they would meet, and the client's port would
-// be changed.
+// emitVethPair connects the VRF and the rest of the node by a veth pair. To conntrack, packets that cross it are a
+// second connection. So the VRF has a conntrack zone of its own: in one zone the two connections would clash, and
+// conntrack would change the client's port.
 func (w *networkCompiler) emitVethPair(vrf string) {
 	near, far := w.vethNames()
 	w.addLink(LinkKey{LinkDevice, near}, Link{Peer: far})
@@ -74,25 +74,25 @@ func (w *networkCompiler) emitVethPair(vrf string) {
 	w.emitSourceRules(w.vethTableID())
 	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())
 	w.addNftRule("zones", "far", "iifname "+side)
-	w.addNftRule("ownzones", "far", "oifname "+side) // what the node itself says in the VRF has its replies there
+	w.addNftRule("ownzones", "far", "oifname "+side) // so that replies to the node's own packets in the VRF match
 	for _, name := range []string{near, far} {
 		w.addSysctl("net.ipv4.conf."+name+".forwarding", "1")
 	}
 }
 
-// addLinkAddress wants an address on a leg.
+// addLinkAddress adds an address to an end of the veth pair.
 func (w *networkCompiler) addLinkAddress(name string, p netip.Prefix) {
 	key := LinkKey{LinkAddresses, name}
 	all := parseValid(strings.Fields(w.kernel.Links[key].Value.Addresses), netip.ParsePrefix)
 	all = append(all, p)
-	slices.SortFunc(all, netip.Prefix.Compare) // as they are read from the kernel
+	slices.SortFunc(all, netip.Prefix.Compare) // the order in which the kernel returns them
 	w.addLink(key, Link{Addresses: strings.Join(toStrings(all), " ")})
 }
 
-// vethTableID is the table that leads to the legs.
+// vethTableID returns the routing table that leads to the veth pair.
 func (w *networkCompiler) vethTableID() int { return w.tableID() + ownership.NodeVethTableOffset }
 
-// vethAddresses are the ends of a network's legs.
+// vethAddresses returns the addresses of the ends of a network's veth pair.
 func vethAddresses(number int, v6 bool) (near, far netip.Prefix) {
 	if v6 {
 		base := ownership.NodeVethBase6.As16()

@@ -1,10 +1,10 @@
 package snapshot
 
-// Admitted are those whom the selectors of an external network admit: namespaces by name, and Projects by ProjectKey.
+// Admitted is the set that the selectors of an external network admit: namespaces by name, and Projects by ProjectKey.
 // Nil: the network has no selectors and admits everybody.
 type Admitted map[string]bool
 
-// AdmitsAny says whether one of several names is admitted.
+// AdmitsAny reports whether at least one of the names is admitted.
 func (a Admitted) AdmitsAny(names ...string) bool {
 	if a == nil {
 		return true
@@ -17,5 +17,5 @@ func (a Admitted) AdmitsAny(names ...string) bool {
 	return false
 }
 
-// ProjectKey is the name of a Project among those who are admitted. No namespace has such a name.
+// ProjectKey returns the name of a Project in Admitted. It contains a slash, so it can't be the name of a namespace.
 func ProjectKey(organization, project string) string { return organization + "/" + project }

@@ -2,19 +2,19 @@ package snapshot
 
 import "net/netip"
 
-// AllowList is with whom outside a project may have connections that begin in one direction. The zero value: with
-// everybody.
+// AllowList restricts a project's external connections in one direction to some prefixes. The zero value allows
+// everything.
 type AllowList struct {
 	IsSet    bool
 	Prefixes []netip.Prefix
-	// Malformed is why it can't be read; then it allows nobody.
+	// Malformed is the reason why the list can't be parsed; then it allows nothing.
 	Malformed Malformed
 }
 
-// MaxAllowListEntries is how many entries an allow-list may have: they are one address set in OVN.
+// MaxAllowListEntries is the maximum number of entries. They are one address set in OVN.
 const MaxAllowListEntries = 256
 
-// RestrictsAny says whether there is somebody whom it does not allow.
+// RestrictsAny reports whether there is any IPv4 address that the list does not allow.
 func (l AllowList) RestrictsAny() bool {
 	for _, p := range l.Prefixes {
 		if p.Bits() == 0 && p.Addr().Is4() {

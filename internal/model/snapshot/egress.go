@@ -8,67 +8,66 @@ import (
 	"time"
 )
 
-// EgressInput is everything that decides about which node holds which egress address.
+// EgressInput is the input of compile.Egress: everything that determines which node holds which egress address.
 type EgressInput struct {
 	EgressIPs []EgressIP
-	// Nodes are those that may hold egress addresses.
+	// Nodes are the nodes that may hold egress addresses.
 	Nodes           []Node
 	ExternalSubnets []ExternalSubnet
-	// Engine is what Kube-OVN made of our objects, and Holders says who has an address that is asked for: the name of
-	// an OvnEip.
+	// Engine is the state of the shard's Kube-OVN objects, and AddressOwners the OvnEip that has each requested
+	// address.
 	Engine        Engine
 	AddressOwners map[netip.Addr]AddressOwner
 
-	// PortNetworks are the networks of the egress router's ports, Held the chassis that may hold them, the first first,
-	// and Ends the other ends of its links, which VPCs make: all by name.
+	// PortNetworks are the networks of the egress router's ports, ChassisGroups the chassis that may hold them, and
+	// PeerPorts the peer ports of its links, which the shards of the VPCs create: all by port name.
 	PortNetworks  map[string]netip.Prefix
 	ChassisGroups map[string]HAChassisGroup
 	PeerPorts     map[string]bool
-	// FailedOverTo are the chassis to which the engine itself has moved ports, because the one that was to hold them is
-	// not there: by port.
+	// FailedOverTo are the chassis to which OVN has moved ports because their first chassis is down, by port.
 	FailedOverTo map[string]string
-	// FailedOverFrom are the chassis from which it has moved ports a short time ago: by port.
+	// FailedOverFrom are the chassis from which OVN has moved ports a short time ago, by port.
 	FailedOverFrom map[string]string
 
-	// AllowedMoves is how many addresses may go to nodes that hold fewer, without a request.
+	// AllowedMoves is the number of addresses that may move to nodes that hold fewer, without a request.
 	AllowedMoves int
 
-	// BFDInterval is how often nodes ask each other whether they are there; 0: as the engine does. Settings are the
-	// names of those that the engine has, and whether they are ours.
+	// BFDInterval is the interval of BFD packets between nodes; 0: OVN's default. GlobalOptions are the options in
+	// NB_Global, with whether the controller set them.
 	BFDInterval   time.Duration
 	GlobalOptions map[string]bool
 }
 
-// HAChassisGroup is the chassis that may hold a port, the first first, and the EgressIP that asked for it.
+// HAChassisGroup is the chassis that may hold a port, highest priority first, and the EgressIP that requested it.
 type HAChassisGroup struct {
 	Chassis  []string
 	EgressIP string
 }
 
-// EgressIP is a request for addresses that selected pods leave with.
+// EgressIP is a request for source addresses of selected pods.
 type EgressIP struct {
 	Meta
-	Addresses           []string  // as they were written
-	Vpcs                []string  // that it selects pods of
-	PodsOutsideProjects PodSample // that it selects and that are of no project
-	// EligibleNodes are those that may hold the addresses; nil: any.
+	Addresses           []string  // as in the spec
+	Vpcs                []string  // VPCs with selected pods
+	PodsOutsideProjects PodSample // selected pods that belong to no project
+	// EligibleNodes are the nodes that may hold the addresses; nil: any.
 	EligibleNodes map[string]bool
-	// RebalanceRequested is the last request that its addresses go to nodes with fewer, and Rebalanced the last that
-	// was carried out.
+	// RebalanceRequested is the last request to move its addresses to nodes with fewer, and Rebalanced the last one
+	// that was completed.
 	RebalanceRequested, Rebalanced string
 	Malformed
 }
 
-// PodSample is how many pods there are, and the first few of them as namespace/name: there may be many thousand.
+// PodSample is a number of pods, and the first few of them as namespace/name, because there may be many thousands.
 type PodSample struct {
 	Number int
 	First  []string
 }
 
-// MaxNamedPods is how many pods are named.
+// MaxNamedPods is the number of pods that PodSample names.
 const MaxNamedPods = 3
 
-// AddPod adds a pod by its namespace and name.
+// AddPod adds a pod by its namespace/name.
 func (p *PodSample) AddPod(name string) {
 	p.Number++
 	if i, _ := slices.BinarySearch(p.First, name); i < MaxNamedPods {
@@ -77,7 +76,7 @@ func (p *PodSample) AddPod(name string) {
 	}
 }
 
-// String is their names, and how many more there are.
+// String returns the names and the number of further pods.
 func (p PodSample) String() string {
 	names := strings.Join(p.First, ", ")
 	if more := p.Number - len(p.First); more > 0 {
@@ -90,7 +89,7 @@ func (p PodSample) String() string {
 type Node struct {
 	Name, Chassis string
 	Ready         bool
-	Draining      bool // it is to hand over what it holds
+	Draining      bool // it has to hand over its addresses
 	Addresses     []netip.Addr
 }
 
@@ -98,31 +97,31 @@ type Node struct {
 type Selection struct {
 	EgressIP string
 	Created  time.Time
-	FailOpen bool // without an address, they leave as other pods do
+	FailOpen bool // if no address is available, the pods use the default egress
 	Pods     []netip.Addr
-	// Addresses are the EgressIP's, and Links the ways to those that are there.
+	// Addresses are the EgressIP's, and Links the links to those that are available.
 	Addresses []netip.Addr
 	Links     []EgressLink
 }
 
-// EgressLink is the way from a VPC's router to an egress address.
+// EgressLink is the link from a VPC's router to an egress address.
 type EgressLink struct {
 	Address     netip.Addr
-	PeerNetwork netip.Prefix // of the far end, with its address
+	PeerNetwork netip.Prefix // network of the egress router's end, with its address
 }
 
-// EgressService is a request that the pods behind the Service of its name leave with the Service's address, or by its
-// network.
+// EgressService requests that the pods behind the Service of the same name leave with the Service's address, or through
+// its network.
 type EgressService struct {
 	Meta
-	ByNetwork bool   // with the project's own address there
-	Network   string // by name or type; empty: that of the Service's address
+	ByNetwork bool   // source address: the router's address on the network
+	Network   string // name or type; empty: the network of the Service's address
 }
 
-// EgressRoute is a request that pods leave to some destinations by another network.
+// EgressRoute requests that pods reach some destinations through another network.
 type EgressRoute struct {
 	Meta
-	Type, Network string // the network by type, or by name
+	Type, Network string // the network's type, or its name
 	Destinations  []netip.Prefix
 	Pods          []PodPlacement
 	Malformed

@@ -2,7 +2,7 @@ package snapshot
 
 import "testing"
 
-// What an operator mistypes is refused: a trusted namespace that does not exist could be made by somebody.
+// Invalid values are refused: somebody could create a trusted namespace that does not exist.
 func TestIsolationFlags(t *testing.T) {
 	for text, want := range map[string]string{"kube-system, dns": "kube-system,dns", "": "", " , ": ""} {
 		var l NamespaceList

@@ -2,44 +2,44 @@ package snapshot
 
 import "net/netip"
 
-// NodePathInput is everything that decides about NodePaths.
+// NodePathInput is the input of compile.Nodes: everything that determines the NodePaths.
 type NodePathInput struct {
 	Uplinks []Uplink
 	// ExposedServices are the Services that have external addresses.
 	ExposedServices []ExposedService
-	// ClusterPrefixes are the prefixes of pods and Services, as the operator told, and Hosts the addresses of nodes.
+	// ClusterPrefixes are the prefixes of pods and Services, as configured, and NodeAddresses the addresses of nodes.
 	ClusterPrefixes []netip.Prefix
 	NodeAddresses   []netip.Addr
 
-	// EgressServices and EgressRoutes are those of Kube-OVN's own VPC, whose pods leave by the nodes, and Balancers the
-	// Services there of type LoadBalancer, whoever serves them.
+	// EgressServices and EgressRoutes are those of the management VPC, whose pods leave through the nodes, and
+	// LoadBalancers the Services of type LoadBalancer there, whichever controller serves them.
 	EgressServices []EgressService
 	EgressRoutes   []EgressRoute
 	LoadBalancers  []LoadBalancerService
 
-	// AddressNamespaces are the namespaces that have the addresses of Balancers.
+	// AddressNamespaces are the namespaces that own the addresses of LoadBalancers.
 	AddressNamespaces map[netip.Addr]string
 
-	// NodePaths are the NodePaths that there are, by node.
+	// NodePaths are the existing NodePaths, by node.
 	NodePaths map[string]NodePathStatus
 }
 
-// Uplink is an ExternalNetwork that nodes are on themselves.
+// Uplink is an ExternalNetwork that nodes are attached to.
 type Uplink struct {
 	Meta
 	Type            string
 	Interface, MAC  string
 	Gateways        []netip.Addr
 	Method          string
-	ServicePrefixes []netip.Prefix // of Services that are reached there
+	ServicePrefixes []netip.Prefix // external addresses of Services that are reachable there
 	ClientPrefixes  []netip.Prefix
 	UseVethPair     bool
 	Nodes           []string
-	Admitted        Admitted // namespaces that may leave by it; nil: all may
+	Admitted        Admitted // namespaces that may use it for egress; nil: all
 	Malformed       Malformed
 }
 
-// ExposedService is a Service with external addresses, whoever gave them.
+// ExposedService is a Service with external addresses, whichever controller assigned them.
 type ExposedService struct {
 	ExternalIPs []netip.Addr
 	ClusterIPs  []netip.Addr
@@ -48,14 +48,14 @@ type ExposedService struct {
 // LoadBalancerService is a Service of type LoadBalancer with the pods behind it.
 type LoadBalancerService struct {
 	Meta
-	EgressByLBIP bool           // its pods are to leave with its address, as the annotation says
-	ExternalIPs  []netip.Addr   // in its status
+	EgressByLBIP bool           // the annotation requests its address as source address of its pods
+	ExternalIPs  []netip.Addr   // from its status
 	Pods         []PodPlacement // of its namespace
 }
 
-// NodePathStatus is what the agent of a node says of its NodePath.
+// NodePathStatus is the agent's report on a NodePath.
 type NodePathStatus struct {
-	IsCurrent       bool              // it has seen the NodePath as it is now
-	NetworkProblems map[string]string // what became of each network: why it does not work, or nothing
-	Repairs         int64             // how often something was put back since the agent began
+	IsCurrent       bool              // the report is for the current generation
+	NetworkProblems map[string]string // by network; empty: it works
+	Repairs         int64             // number of restored entries since the agent started
 }

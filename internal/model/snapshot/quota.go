@@ -5,19 +5,19 @@ import (
 	"strconv"
 )
 
-// Limit is how many of something there may be. The zero value: nobody has set one.
+// Limit is a maximum number of objects. The zero value: not set.
 type Limit struct {
 	IsSet bool
 	Max   int
 }
 
-// AtMost is a limit that somebody has set.
+// AtMost returns a limit.
 func AtMost(n int) Limit { return Limit{IsSet: true, Max: n} }
 
-// AllowsMore says whether there may be one more where there are some already.
+// AllowsMore reports whether one more object is allowed.
 func (l Limit) AllowsMore(already int) bool { return !l.IsSet || already < l.Max }
 
-// Set reads it, as a flag's value.
+// Set implements pflag.Value.
 func (l *Limit) Set(text string) error {
 	if text == "none" {
 		*l = Limit{}
@@ -31,7 +31,7 @@ func (l *Limit) Set(text string) error {
 	return nil
 }
 
-// String is the number, or none.
+// String returns the number, or none.
 func (l *Limit) String() string {
 	if !l.IsSet {
 		return "none"
@@ -39,33 +39,33 @@ func (l *Limit) String() string {
 	return strconv.Itoa(l.Max)
 }
 
-// Type is what help calls such a value.
+// Type implements pflag.Value.
 func (*Limit) Type() string { return "number" }
 
-// Quotas are the limits that hold where nobody has set another.
+// Quotas are the default limits.
 type Quotas struct {
-	// EIps is for each namespace. OrganizationEIps and OrganizationProjects are for all Projects of an organization
+	// EIps is per namespace. OrganizationEIps and OrganizationProjects are for all Projects of an organization
 	// together.
 	EIps, OrganizationEIps, OrganizationProjects Limit
 }
 
 // Organization is the Projects of one namespace, which share quotas.
 type Organization struct {
-	// EIps and Projects are the limits that its namespace sets.
+	// EIps and Projects are the limits set on its namespace.
 	EIps, Projects Limit
-	// Members are its Projects, those of other shards included. They are there only where a limit needs them.
+	// Members are its Projects, including those of other shards. They are present only if a limit needs them.
 	Members []MemberProject
 }
 
-// MemberProject is a Project, as far as its organization's quotas look at it.
+// MemberProject is a Project as its organization's quotas see it.
 type MemberProject struct {
 	Meta
-	Accepted bool  // it has its namespace
-	Quota    Limit // of EIps that it sets itself, or its namespace
+	Accepted bool  // it owns its namespace
+	Quota    Limit // of EIps, set by the Project or its namespace
 	EIps     []MemberEIp
 }
 
-// MemberEIp is an EIp, as far as its organization's quota looks at it.
+// MemberEIp is an EIp as its organization's quota sees it.
 type MemberEIp struct {
 	Meta
 	Accepted bool

@@ -1,5 +1,4 @@
-// Package snapshot is the world of one shard as a value: everything that decides about one VPC, parsed, and nothing
-// else.
+// Package snapshot is the input of compile as a value: everything that determines one shard, parsed, and nothing else.
 package snapshot
 
 import (
@@ -17,93 +16,93 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// VpcInput is everything that decides about one VPC. Lists are in no particular order; compile sorts what it depends
-// on.
+// VpcInput is the input of compile.Shard: everything that determines one VPC. Lists are in no particular order; compile
+// sorts where order matters.
 type VpcInput struct {
 	// Shard is the name of the VPC, of its router and of its namespace.
 	Shard  string
 	Config Config
 	Now    time.Time
 
-	// Projects are those whose names give this shard. More than one is a clash of names.
+	// Projects are the Projects whose names give this shard. More than one is a name clash.
 	Projects []Project
-	// Organizations are those of the Projects, by the namespace that they are in.
+	// Organizations are those of the Projects, by namespace.
 	Organizations map[string]Organization
-	// Management: the shard is Kube-OVN's own VPC, which has no Project. Nil: it is not.
+	// Management is set if the shard is the management VPC, which has no Project.
 	Management *Management
 
 	Namespace Namespace
 	EIps      []EIp
 	FIps      []FIp
-	// Services are those of type LoadBalancer.
+	// Services are the Services of type LoadBalancer, and those that were.
 	Services []Service
 
-	// BackendCRDMissing: Kubernetes has no Backends of Envoy Gateway.
+	// BackendCRDMissing: the CRD of Envoy Gateway's Backend is not installed.
 	BackendCRDMissing bool
 	// ExternalSubnets are the subnets of all external networks.
 	ExternalSubnets []ExternalSubnet
-	// PlatformPrefixes are the prefixes of the cluster itself, as long as the Project is new: those of Kube-OVN's own
-	// VPC, and the nodes' addresses.
+	// PlatformPrefixes are the prefixes of the management VPC and the nodes' addresses, present only while the Project
+	// is new.
 	PlatformPrefixes []PrefixClaim
-	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints count by them. An absent
-	// one does not exist. The key of a pod is PodKey.
+	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints are checked against them.
+	// An absent one does not exist. The key of a pod is PodKey.
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
-	// Selections are the EgressIPs that select pods of the shard, and Inside the addresses of all its pods, where there
-	// are any.
+	// Selections are the EgressIPs that select pods of the shard, and PodAddresses the addresses of all its pods,
+	// present only if there are Selections.
 	Selections   []Selection
 	PodAddresses []netip.Addr
 
-	// EgressServices and EgressRoutes lead pods of the shard out by other networks, or with other addresses.
+	// EgressServices and EgressRoutes redirect pods of the shard to other networks or source addresses.
 	EgressServices []EgressService
 	EgressRoutes   []EgressRoute
 
-	// Engine is what Kube-OVN made of our objects.
+	// Engine is the state of the shard's Kube-OVN objects.
 	Engine Engine
-	// AddressOwners says who has an address that one of the shard's EIps asks for: the name of an OvnEip.
+	// AddressOwners are the OvnEips that have the addresses requested by the shard's EIps.
 	AddressOwners map[netip.Addr]AddressOwner
 }
 
-// Config is what the operator chose for all projects.
+// Config is the operator's configuration for all projects.
 type Config struct {
 	// DefaultEIpType and DefaultFIpType are the network types of EIps and FIps that name none; empty: the type of the
 	// default external network.
 	DefaultEIpType, DefaultFIpType string
-	// DefaultServiceType is the network type of load balancers that name none; empty: as with EIps.
+	// DefaultServiceType is the network type of load balancers that name none; empty: as for EIps.
 	DefaultServiceType string
-	// Quotas are those of whom nobody has given others.
+	// Quotas are the default limits.
 	Quotas Quotas
-	// AutodeleteAfter is how long a Service that asks for it may be without endpoints before it is deleted.
+	// AutodeleteAfter is how long a Service with autodelete may be without endpoints before it is deleted.
 	AutodeleteAfter time.Duration
-	// ClasslessServices says which Services without a loadBalancerClass are ours.
+	// ClasslessServices determines which Services without a loadBalancerClass Sallyport serves.
 	ClasslessServices ClasslessPolicy
-	// ManagementNetworkType is the type of the network whose hosts pods of the management VPC reach; empty: none.
+	// ManagementNetworkType is the type of the network whose hosts pods of the management VPC can reach; empty: none.
 	ManagementNetworkType string
-	// DefaultReturnPath is how replies find back on networks that do not say.
+	// DefaultReturnPath is the return path mode of networks that do not set one.
 	DefaultReturnPath ReturnPath
-	// BFDInterval is how often nodes that hold addresses are asked for a sign of life; 0: as OVN does.
+	// BFDInterval is the interval of BFD packets between nodes that hold addresses; 0: OVN's default.
 	BFDInterval time.Duration
-	// RebalanceInterval is after what time another egress address may go to a node that holds fewer, without a request;
-	// 0: none does.
+	// RebalanceInterval is the minimum time between moves of egress addresses to nodes that hold fewer, without a
+	// request; 0: no such moves.
 	RebalanceInterval time.Duration
 	// ClusterPrefixes are the prefixes of the cluster's pods and Services.
 	ClusterPrefixes PrefixList
-	// Isolation is what happens to pods on networks where they do not belong.
+	// Isolation is the handling of misplaced pods.
 	Isolation Isolation
-	// TrustedNamespaces are namespaces whose pods may be on the network of any project.
+	// TrustedNamespaces are namespaces whose pods may be on the switch of any project.
 	TrustedNamespaces NamespaceList
 	// AttachmentNamespaces are namespaces whose NetworkAttachmentDefinitions pods of all namespaces may use.
 	AttachmentNamespaces NamespaceList
 }
 
-// NamespaceList is a list of namespaces, as a flag's value.
+// NamespaceList is a list of namespaces as a flag value.
 type NamespaceList []string
 
-// namespacePattern is what Kubernetes calls a namespace.
+// namespacePattern matches valid names of namespaces.
 var namespacePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// Set reads the list, with commas between.
+// Set parses a comma-separated list.
 func (l *NamespaceList) Set(text string) error {
 	*l = nil
 	for part := range strings.SplitSeq(text, ",") {
@@ -118,22 +117,22 @@ func (l *NamespaceList) Set(text string) error {
 	return nil
 }
 
-// String is the list as it is given.
+// String formats the list as Set parses it.
 func (l *NamespaceList) String() string { return strings.Join(*l, ",") }
 
-// Type is what help calls such a value.
+// Type implements pflag.Value.
 func (*NamespaceList) Type() string { return "namespaces" }
 
-// Isolation is what happens to the packets of pods on networks where they do not belong.
+// Isolation is the handling of packets of misplaced pods. Both choices report such pods.
 type Isolation string
 
-// The choices. None given means the first. Both are reported.
+// The choices. The empty value means the first.
 const (
-	IsolationEnforce Isolation = "Enforce" // they are dropped
-	IsolationReport  Isolation = "Report"  // they are not
+	IsolationEnforce Isolation = "Enforce" // drop packets
+	IsolationReport  Isolation = "Report"  // do not drop packets
 )
 
-// Set reads it, as a flag's value.
+// Set implements pflag.Value.
 func (i *Isolation) Set(text string) error {
 	if *i = Isolation(text); *i != IsolationEnforce && *i != IsolationReport {
 		return fmt.Errorf("%q: use %s or %s", text, IsolationEnforce, IsolationReport)
@@ -141,16 +140,16 @@ func (i *Isolation) Set(text string) error {
 	return nil
 }
 
-// String is the word for it.
+// String implements pflag.Value.
 func (i *Isolation) String() string { return string(cmp.Or(*i, IsolationEnforce)) }
 
-// Type is what a flag's value is called.
+// Type implements pflag.Value.
 func (i *Isolation) Type() string { return "isolation" }
 
-// PrefixList is a list of prefixes, as a flag's value.
+// PrefixList is a list of prefixes as a flag value.
 type PrefixList []netip.Prefix
 
-// Set reads the list, with commas between.
+// Set parses a comma-separated list.
 func (l *PrefixList) Set(text string) error {
 	*l = nil
 	for part := range strings.SplitSeq(text, ",") {
@@ -166,7 +165,7 @@ func (l *PrefixList) Set(text string) error {
 	return nil
 }
 
-// String is the list as it is given.
+// String formats the list as Set parses it.
 func (l *PrefixList) String() string {
 	var out []string
 	for _, p := range *l {
@@ -175,19 +174,19 @@ func (l *PrefixList) String() string {
 	return strings.Join(out, ",")
 }
 
-// Type is what help calls such a value.
+// Type implements pflag.Value.
 func (*PrefixList) Type() string { return "prefixes" }
 
-// ReturnPath is how replies find back to the network that a connection came in on.
+// ReturnPath is how replies are routed back to the network that a connection arrived on.
 type ReturnPath string
 
-// The ways back. None given means the first.
+// The modes. The empty value means the first.
 const (
 	ReturnByConnection ReturnPath = "Connection"
 	ReturnBySource     ReturnPath = "Source"
 )
 
-// Set reads it, as a flag's value.
+// Set implements pflag.Value.
 func (r *ReturnPath) Set(text string) error {
 	if *r = ReturnPath(text); *r != ReturnByConnection && *r != ReturnBySource {
 		return fmt.Errorf("%q: use %s or %s", text, ReturnByConnection, ReturnBySource)
@@ -195,24 +194,24 @@ func (r *ReturnPath) Set(text string) error {
 	return nil
 }
 
-// String is the word for it.
+// String implements pflag.Value.
 func (r *ReturnPath) String() string { return string(cmp.Or(*r, ReturnByConnection)) }
 
-// Type is what a flag's value is called.
+// Type implements pflag.Value.
 func (r *ReturnPath) Type() string { return "way" }
 
-// ClasslessPolicy is which Services without a loadBalancerClass are ours.
+// ClasslessPolicy determines which Services without a loadBalancerClass Sallyport serves.
 type ClasslessPolicy string
 
-// The choices. None given means the first. In the management VPC others may serve them, as in every cluster that is
-// older than we.
+// The choices. The empty value means the first: in the management VPC another controller may serve them, as in clusters
+// that existed before Sallyport was installed.
 const (
 	ClasslessInProjects ClasslessPolicy = "projects"
 	ClasslessEverywhere ClasslessPolicy = "everywhere"
 	ClasslessNowhere    ClasslessPolicy = "nowhere"
 )
 
-// Set reads it, as a flag's value.
+// Set implements pflag.Value.
 func (c *ClasslessPolicy) Set(text string) error {
 	if *c = ClasslessPolicy(text); *c != ClasslessInProjects && *c != ClasslessEverywhere && *c != ClasslessNowhere {
 		return fmt.Errorf("%q: use %s, %s or %s", text, ClasslessInProjects, ClasslessEverywhere, ClasslessNowhere)
@@ -220,9 +219,9 @@ func (c *ClasslessPolicy) Set(text string) error {
 	return nil
 }
 
-// OwnsService says whether a Service of type LoadBalancer is ours, by its loadBalancerClass and by where it is: in a
-// VPC that we know, of a project or the management one. In a namespace of no VPC that we know, only who names us means
-// us.
+// OwnsService reports whether Sallyport serves a Service of type LoadBalancer, by its loadBalancerClass and its VPC:
+// known means a project's or the management VPC. In a namespace of an unknown VPC, only Services with Sallyport's class
+// are served.
 func (c ClasslessPolicy) OwnsService(class string, known, management bool) bool {
 	switch {
 	case class != "":
@@ -234,28 +233,29 @@ func (c ClasslessPolicy) OwnsService(class string, known, management bool) bool 
 	}
 }
 
-// String is the word for it.
+// String implements pflag.Value.
 func (c *ClasslessPolicy) String() string { return string(cmp.Or(*c, ClasslessInProjects)) }
 
-// Type is what a flag's value is called.
+// Type implements pflag.Value.
 func (c *ClasslessPolicy) Type() string { return "where" }
 
-// Management is the VPC that Kube-OVN makes for itself. Pods of any namespace without a Subnet of its own are in it.
+// Management is Kube-OVN's default VPC. Pods of any namespace without a Subnet of its own are in it.
 type Management struct {
 	Prefixes []netip.Prefix // of its pods
 	Gateways []netip.Addr   // of the prefixes
-	// GatewayChassis are those of the nodes that may hold gateways, in order, and Holding those that may at present.
+	// GatewayChassis are the chassis of nodes that may hold gateways, in order, and CurrentChassis those configured at
+	// present.
 	GatewayChassis, CurrentChassis []string
 	// ConnectedByKubeOVN are the external subnets to which Kube-OVN itself has connected it.
 	ConnectedByKubeOVN map[string]bool
-	// TerminatingNamespaces are its namespaces that are being deleted, and Quotas how many EIps they may have.
+	// TerminatingNamespaces are its namespaces that are being deleted, and NamespaceQuotas their limits of EIps.
 	TerminatingNamespaces map[string]bool
 	NamespaceQuotas       map[string]Limit
-	// HasForeignSNAT: somebody else translates the addresses of what leaves it.
+	// HasForeignSNAT: an SNAT that the controller did not create already translates packets that leave it.
 	HasForeignSNAT bool
 }
 
-// Meta is what all API objects have.
+// Meta is the common metadata of API objects.
 type Meta struct {
 	Namespace, Name, UID string
 	Generation           int64
@@ -268,13 +268,13 @@ type Meta struct {
 // Project is a tenant's request for a VPC.
 type Project struct {
 	Meta
-	Prefixes    []netip.Prefix // of the pods: one, or one of each family
-	Gateways    []netip.Addr   // one of a prefix; none: its first address
+	Prefixes    []netip.Prefix // prefixes of the pods: one, or one of each family
+	Gateways    []netip.Addr   // gateways in the prefixes; default: the first address
 	NetworkType string         // type of the default network
-	EIpQuota    Limit          // of EIps
-	Accepted    bool           // its status says so
-	// IngressAllowList are those outside who may begin connections with the project's external addresses, Egress those
-	// with whom its pods may.
+	EIpQuota    Limit
+	Accepted    bool // according to its status
+	// IngressAllowList restricts who outside may connect to the project's external addresses, EgressAllowList whom its
+	// pods may connect to.
 	IngressAllowList, EgressAllowList AllowList
 	Malformed
 }
@@ -282,14 +282,14 @@ type Project struct {
 // EIp is a request for an external address.
 type EIp struct {
 	Meta
-	Type           string     // network by type
-	Network        string     // network by name
-	ExistingOvnEip string     // an OvnEip that exists already
-	Address        netip.Addr // a specific one; invalid: any
-	// SharedWith are the namespaces whose Services may bind to it, besides its own.
+	Type           string     // network type
+	Network        string     // network name
+	ExistingOvnEip string     // spec.childRef: an existing OvnEip
+	Address        netip.Addr // requested address; invalid: any
+	// SharedWith are the other namespaces whose Services may bind to it.
 	SharedWith []string
-	// StatusAddress is the address in its status: what it had before somebody deleted the OvnEip. Accepted: its status
-	// says so.
+	// StatusAddress is the address in its status: the one it had before its OvnEip was deleted. Accepted is the
+	// condition in its status.
 	StatusAddress netip.Addr
 	Accepted      bool
 	Malformed
@@ -298,8 +298,8 @@ type EIp struct {
 // FIp is a request for a floating IP.
 type FIp struct {
 	Meta
-	EIp  string // by name
-	Type string // or an EIp of its own on a network of this type
+	EIp  string // name of the EIp
+	Type string // or the network type of an EIp of its own
 	// Exactly one of these is set.
 	Address       netip.Addr
 	Pod           string
@@ -307,22 +307,22 @@ type FIp struct {
 	Malformed
 }
 
-// Malformed is why a field could not be read; empty when all could.
+// Malformed is the reason why a field could not be parsed; empty: none.
 type Malformed string
 
-// PrefixClaim is a prefix and whose it is.
+// PrefixClaim is a prefix and its owner.
 type PrefixClaim struct {
 	Prefix netip.Prefix
 	Owner  string
 }
 
-// Namespace is the project's namespace as it is.
+// Namespace is the state of the project's namespace.
 type Namespace struct {
 	Exists, Owned, Deleting bool
-	Quota                   Limit // of EIps, when the Project sets none
-	// PodSubnet is the Subnet in which Kube-OVN gives pods their addresses; empty: it gives none yet.
+	Quota                   Limit // of EIps, if the Project sets none
+	// PodSubnet is the Subnet from which Kube-OVN assigns addresses to pods; empty: not set yet.
 	PodSubnet string
-	// RemainingContent is what keeps it from going, as Kubernetes says.
+	// RemainingContent is what blocks its deletion, according to Kubernetes.
 	RemainingContent string
 }
 
@@ -335,62 +335,62 @@ type ExternalSubnet struct {
 	Ready   bool
 	Prefix  netip.Prefix // IPv4
 	Gateway netip.Addr   // IPv4
-	HasIPv6 bool         // it has an IPv6 prefix, too, or only that
+	HasIPv6 bool         // it has an IPv6 prefix, or only that
 	Free    int
 	Used    int
-	// ReservedRanges are the addresses that the operator keeps for others on the wire: spec.excludeIps of the Subnet,
-	// which has the gateway's, too.
+	// ReservedRanges are the addresses reserved for other hosts on the wire: spec.excludeIps of the Subnet, which
+	// includes the gateway's.
 	ReservedRanges []AddressRange
-	// Isolated: projects do not reach each other's addresses on it.
+	// Isolated: projects can't reach each other's addresses on it.
 	Isolated bool
-	// SharedAddresses are the addresses that they reach all the same, with the namespace that may have each.
+	// SharedAddresses are exceptions that all projects can reach, with the namespace that may have each.
 	SharedAddresses map[netip.Addr]string
-	// ReturnPath is how replies find back; empty: as the operator chose for all networks.
+	// ReturnPath is the return path mode; empty: the operator's default.
 	ReturnPath ReturnPath
-	// Admitted are those who may use it, as far as the shard has to know; nil: everybody may.
+	// Admitted are the namespaces and Projects that may use it, as far as the shard needs to know; nil: everybody.
 	Admitted Admitted
 }
 
-// IsReserved says whether the operator keeps an address for others.
+// IsReserved reports whether an address is in a reserved range.
 func (x *ExternalSubnet) IsReserved(a netip.Addr) bool {
 	return slices.ContainsFunc(x.ReservedRanges, func(r AddressRange) bool { return r.Contains(a) })
 }
 
-// GrantsAddress says whether a namespace may have an address that the operator keeps for others.
+// GrantsAddress reports whether a namespace may have a shared, reserved address.
 func (x *ExternalSubnet) GrantsAddress(a netip.Addr, namespace string) bool {
 	return namespace != "" && x.SharedAddresses[a] == namespace
 }
 
-// Engine is the shard's Kube-OVN objects and router ports as they are.
+// Engine is the state of the shard's Kube-OVN objects and OVN rows.
 type Engine struct {
 	Vpc     Vpc
 	Subnet  ObjectState
-	OvnEips map[string]OvnEip // ours, and those that the shard's EIps name as children
+	OvnEips map[string]OvnEip // of the shard, and those in childRef of its EIps
 	OvnFips map[string]OvnFip
-	// ForeignOvnFips are the OvnFips of others that have the name of one of the shard's.
+	// ForeignOvnFips are OvnFips of others with a name that the shard would use.
 	ForeignOvnFips map[string]bool
 	SnatRule       OvnSnatRule
-	// RouterPorts are the names of the router's ports in the OVN northbound database.
+	// RouterPorts are the names of the router's ports in the OVN northbound database; nil: there is no router.
 	RouterPorts map[string]bool
-	// PortNetworks are the addresses of those that Kube-OVN made, by name.
+	// PortNetworks are the networks of the ports that Kube-OVN created, by name.
 	PortNetworks map[string]netip.Prefix
-	// Leftovers are the names of what Kube-OVN makes for a VPC in that database besides the router, and does not remove
-	// with it.
+	// Leftovers are the names of rows that Kube-OVN creates for a VPC besides the router and does not remove with it.
 	Leftovers []string
-	// UsedIPs is how many addresses of the project's subnet pods have, and Taken which.
+	// UsedIPs is the number of addresses of the project's subnet in use by pods, and UsedIPRanges the addresses.
 	UsedIPs      int
 	UsedIPRanges []AddressRange
-	// ReturnPorts are the addresses of the router's ports that are legs, by port.
+	// ReturnPorts are the addresses of the return ports, by name.
 	ReturnPorts map[string]netip.Addr
-	// VIPOwners says whose load balancer has what is balanced now: "protocol address:port" → the Service's
-	// namespace/name.
+	// VIPOwners are the Services of the current load balancers: "protocol address:port" → namespace/name of the
+	// Service.
 	VIPOwners map[string]string
-	// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing.
+	// MissingCapabilities is what OVN lacks for returnPath Connection; empty: nothing.
 	MissingCapabilities string
-	// OwnedObjects are all objects of ours in this shard, by key: what has to go before a finalizer can.
+	// OwnedObjects are all objects in this shard that the controller created. They have to be gone before a finalizer
+	// is removed.
 	OwnedObjects map[intent.ObjectKey]bool
-	// MisplacedPorts are the ports of pods of other namespaces on the shard's switch, and those of its own pods on
-	// other switches.
+	// MisplacedPorts are the ports of other namespaces' pods on the shard's switch, and those of its own pods on other
+	// switches.
 	MisplacedPorts []PodPort
 }
 
@@ -398,91 +398,91 @@ type Engine struct {
 type PodPort struct {
 	Name           string
 	Namespace, Pod string
-	Subnet         string // the switch that it is on
+	Subnet         string // the switch of the port
 	// Project is the shard that the Subnet belongs to; empty: none.
 	Project string
-	// Allowed: an operator lets pods of the namespace be on the Subnet.
+	// Allowed: the operator allows pods of the namespace on the Subnet.
 	Allowed bool
-	// AttachmentNamespace is the namespace of the NetworkAttachmentDefinition that the Subnet is for; empty: none.
+	// AttachmentNamespace is the namespace of the NetworkAttachmentDefinition of the Subnet; empty: none.
 	AttachmentNamespace string
 }
 
-// AddressRange is addresses from the first to the last.
+// AddressRange is a range of addresses, both ends included.
 type AddressRange struct{ First, Last netip.Addr }
 
-// Contains says whether an address is in it.
+// Contains reports whether an address is in the range.
 func (r AddressRange) Contains(a netip.Addr) bool {
 	return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
 
-// ObjectState is how an object is doing.
+// ObjectState is the state of a Kube-OVN object.
 type ObjectState struct {
 	Exists, Ready, Deleting bool
 	// DeletedAt is when it was deleted.
 	DeletedAt time.Time
 }
 
-// Vpc is how a VPC is doing.
+// Vpc is the state of a Vpc.
 type Vpc struct {
 	ObjectState
-	// LastEditedAt is when we last changed a list of it.
+	// LastEditedAt is when the controller last changed a list of it.
 	LastEditedAt time.Time
-	// RequestedSubnets are the external subnets that it is to be connected to, Attached those that Kube-OVN says it has
-	// connected, and Said is when Kube-OVN last said something.
+	// RequestedSubnets are the external subnets in its spec, AttachedSubnets those that its status lists as connected,
+	// and StatusWrittenAt is when Kube-OVN last wrote the status.
 	RequestedSubnets, AttachedSubnets map[string]bool
 	StatusWrittenAt                   time.Time
 }
 
-// OvnEip is how an address is doing.
+// OvnEip is the state of an OvnEip.
 type OvnEip struct {
 	ObjectState
-	Owned            bool      // of this shard
-	Adopted          bool      // and made by Kube-OVN itself, which took any address
-	Origin           state.Ref // that asked for it; zero: it does not say
+	Owned            bool      // belongs to this shard
+	Adopted          bool      // and was created by Kube-OVN itself, with an arbitrary address
+	Origin           state.Ref // the object that requested it; zero: unknown
 	Subnet           string
 	Type             string
 	Address          netip.Addr
-	RequestedAddress netip.Addr // the address that it is to have; invalid: any
-	// FailedWithoutAddress: it will never have an address. Kube-OVN says that it is ready and has overwritten the
-	// address with nothing, or was about to give it one that another has by now, or has overlooked it.
+	RequestedAddress netip.Addr // address in its spec; invalid: any
+	// FailedWithoutAddress: it will never get an address. Kube-OVN reports it as ready with an empty address, or was
+	// about to assign an address that another one has by now, or has missed it.
 	FailedWithoutAddress bool
 }
 
-// OvnFip is how a translation is doing.
+// OvnFip is the state of an OvnFip.
 type OvnFip struct {
 	ObjectState
 	OvnEip     string
 	ExternalIP netip.Addr
 	TargetIP   netip.Addr
-	// Stuck: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	// Stuck: Kube-OVN will never apply it. It has to be deleted and recreated.
 	Stuck bool
 }
 
-// OvnSnatRule is how the translation of what leaves is doing.
+// OvnSnatRule is the state of the project's SNAT rule.
 type OvnSnatRule struct {
 	ObjectState
 	OvnEip         string
 	ExternalIP     netip.Addr
-	InternalPrefix netip.Prefix // whose packets are translated
-	// Stuck: Kube-OVN will never carry it out. It has to go, so that it can come again.
+	InternalPrefix netip.Prefix // source prefix that is translated
+	// Stuck: Kube-OVN will never apply it. It has to be deleted and recreated.
 	Stuck bool
 }
 
-// AddressOwner is who has an address.
+// AddressOwner is the OvnEip that has an address.
 type AddressOwner struct {
 	OvnEip string
-	Shard  string // empty: it is not ours
+	Shard  string // empty: not created by the controller
 }
 
-// NetworkInput is everything that decides about the external networks themselves.
+// NetworkInput is the input of compile.Networks: everything that determines the verdicts on ExternalNetworks.
 type NetworkInput struct {
 	ExternalNetworks []ExternalNetwork
 	ExternalSubnets  map[string]ExternalSubnet
-	// DefaultReturnPath is how replies find back on networks that do not say, and Lacks what the engine lacks for more
-	// than by source.
+	// DefaultReturnPath is the return path mode of networks that do not set one, and MissingCapabilities what OVN lacks
+	// for returnPath Connection.
 	DefaultReturnPath   ReturnPath
 	MissingCapabilities string
-	// NodePaths are the NodePaths that there are, by node, and Inside the prefixes of pods and Services.
+	// NodePaths are the existing NodePaths, by node, and ClusterPrefixes the prefixes of pods and Services.
 	NodePaths       map[string]NodePathStatus
 	ClusterPrefixes []netip.Prefix
 }
@@ -491,39 +491,39 @@ type NetworkInput struct {
 type ExternalNetwork struct {
 	Meta
 	Subnets []string
-	// SharedAddresses are the addresses that all projects reach, with the namespace that may have each.
+	// SharedAddresses are the addresses that all projects can reach, with the namespace that may have each.
 	SharedAddresses map[netip.Addr]string
-	// Malformed is why its selectors can't be used, which admits nobody.
+	// Malformed is the reason why its selectors are invalid; then it admits nobody.
 	Malformed  Malformed
-	ReturnPath ReturnPath // empty: as the operator chose for all networks
-	Uplink     *Uplink    // how nodes are on it themselves; nil: they are not
+	ReturnPath ReturnPath // empty: the operator's default
+	Uplink     *Uplink    // how nodes are attached to it; nil: they are not
 }
 
 // Service is a request for a load balancer.
 type Service struct {
 	Meta
-	// IsLoadBalancer: it is of type LoadBalancer. It may have been.
+	// IsLoadBalancer: it is of type LoadBalancer now. Other Services in the snapshot were.
 	IsLoadBalancer bool
 	Class          string // loadBalancerClass
-	// Where its address comes from: an EIp by name and namespace, or one of its own with this address, or on a network
+	// The source of its address: an EIp by name and namespace, or an EIp of its own with this address, or on a network
 	// of this type.
 	EIp, EIpNamespace string
 	Address           netip.Addr
 	Type              string
 
 	Ports           []Port
-	SourceRanges    []netip.Prefix // from which clients may come; none: from anywhere
-	AffinitySeconds int            // seconds for which a client keeps its backend; 0: it doesn't
-	HealthCheck     *HealthCheck   // of backends; nil: none
-	WantsBackend    bool           // it wants a Backend of Envoy Gateway
-	Autodelete      bool           // it is to go when it stays without endpoints
-	EgressByLBIP    bool           // its pods are to leave with its address
-	// Endpoints are those that it has, in no particular order: at most MaxEndpoints. Left is how many more there are.
+	SourceRanges    []netip.Prefix // allowed client prefixes; none: any
+	AffinitySeconds int            // session affinity timeout; 0: no affinity
+	HealthCheck     *HealthCheck   // nil: none
+	WantsBackend    bool           // requests a Backend of Envoy Gateway
+	Autodelete      bool           // delete it when it has been without endpoints for some time
+	EgressByLBIP    bool           // its address is the source address of its pods
+	// Endpoints are in no particular order, at most MaxEndpoints. OmittedEndpoints is the number of further ones.
 	Endpoints        []Endpoint
 	OmittedEndpoints int
-	// IdleSince is since when it has been without endpoints; zero: it has some, or nobody has looked yet.
+	// IdleSince is when it lost its last endpoint; zero: it has some, or this was not checked yet.
 	IdleSince time.Time
-	// StatusAddress is the address in its status, and Marked says whether there is a status of ours.
+	// StatusAddress is the address in its status, and HasManagedStatus whether the controller wrote the status.
 	StatusAddress    netip.Addr
 	HasManagedStatus bool
 	Malformed
@@ -536,28 +536,29 @@ type Port struct {
 	Number   int
 }
 
-// MaxEndpoints is how many endpoints of a Service are read. A slice of 200 kB may have a billion, as addresses × ports,
-// and whoever writes it would have the memory of everybody's controller. OVN itself is slow long before that.
+// MaxEndpoints is the maximum number of endpoints of a Service that are read. An EndpointSlice of 200 kB may have a
+// billion, as addresses × ports, and could exhaust the memory of the controller that all tenants share. OVN itself is
+// slow long before that.
 const MaxEndpoints = 5000
 
 // Endpoint is an address behind one port of a Service.
 type Endpoint struct {
-	PortName  string // by name
+	PortName  string
 	Address   netip.Addr
 	Number    int
-	TargetPod string // the pod that it is, as whoever wrote the slice says; empty: none
-	// Ready: it may get connections. Serving: it could, but is about to end.
+	TargetPod string // pod name according to the EndpointSlice, unverified; empty: none
+	// Ready: it may get connections. Serving: it can, but is terminating.
 	Ready, Serving bool
 }
 
-// HealthCheck is how backends are checked, in seconds and times.
+// HealthCheck is the health check of backends, in seconds and numbers of checks.
 type HealthCheck struct{ Interval, Timeout, Successes, Failures int }
 
-// PodKey is the key of a pod: namespace/name.
+// PodKey returns the key of a pod: namespace/name.
 func PodKey(namespace, name string) string { return namespace + "/" + name }
 
-// ProjectShard is the shard of a Project: the name of its namespace, VPC, router and SNAT rule. One whose VPC would
-// have a reserved name has a shard of its own, which no VPC can have, and is refused there.
+// ProjectShard returns the shard of a Project: the name of its namespace, VPC, router and SNAT rule. A Project whose
+// VPC would have a reserved name gets a shard name that no VPC can have, and is refused there.
 func ProjectShard(organization, project string) string {
 	if vpc := organization + "-" + project; !ownership.IsReservedVPC(vpc) {
 		return vpc

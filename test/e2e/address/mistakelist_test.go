@@ -54,7 +54,7 @@ var referenceMistakes = []userMistake{
 		what: "a virtual machine that does not run", object: "FIp mistakes-a/f", condition: "ResolvedRefs",
 		reason:    "VMNotFound",
 		act:       []harness.Action{harness.Apply("FIp mistakes-a/f", "{vmTarget: {vmName: halted}}")},
-		wantWords: []string{"virtual machine halted does not run in namespace mistakes-a", "start it", "follows"},
+		wantWords: []string{"virtual machine halted is not running in namespace mistakes-a", "start it", "follows"},
 		fix:       []harness.Action{applyVM("halted", "{name: net0, ipAddress: 10.62.0.12}")},
 	},
 	{
@@ -81,7 +81,7 @@ var addressMistakes = []userMistake{
 			"{externalNetworkType: cloud, ipAddress: 100.65.77.1}")},
 		act: []harness.Action{harness.Apply("EIp mistakes-a/second",
 			"{externalNetworkType: cloud, ipAddress: 100.65.77.1}")},
-		wantWords: []string{"100.65.77.1 is held by EIp mistakes-a/first", "ask for another address, or for any"},
+		wantWords: []string{"100.65.77.1 is held by EIp mistakes-a/first", "request another address, or omit it"},
 		fix:       []harness.Action{deleteAction("EIp mistakes-a/first")},
 	},
 	{
@@ -91,7 +91,7 @@ var addressMistakes = []userMistake{
 			"{externalNetworkType: cloud, ipAddress: 100.65.77.2}")},
 		act: []harness.Action{harness.Apply("EIp mistakes-b/second",
 			"{externalNetworkType: cloud, ipAddress: 100.65.77.2}")},
-		wantWords: []string{"100.65.77.2 is held by another project", "ask for another address, or for any"},
+		wantWords: []string{"100.65.77.2 is held by another project", "request another address, or omit it"},
 		fix:       []harness.Action{deleteAction("EIp mistakes-a/first")},
 	},
 	{
@@ -99,7 +99,7 @@ var addressMistakes = []userMistake{
 		reason: "AddressOutsideNetwork",
 		act: []harness.Action{harness.Apply("EIp mistakes-a/e",
 			"{externalNetworkType: cloud, ipAddress: 192.0.2.9}")},
-		wantWords: []string{"192.0.2.9", "ext-cloud has 100.65.0.0/16", "ask for another address"},
+		wantWords: []string{"192.0.2.9", "ext-cloud has 100.65.0.0/16", "request another address"},
 		fix: []harness.Action{
 			deleteAction("EIp mistakes-a/e"),
 			harness.Apply("EIp mistakes-a/e", "{externalNetworkType: cloud, ipAddress: 100.65.77.3}"),
@@ -138,7 +138,7 @@ var poolMistakes = []userMistake{
 		},
 		act: []harness.Action{harness.Apply("EIp mistakes-few/second", "{}")},
 		wantWords: []string{
-			"the project has 1 EIps and may have 1",
+			"this project has 1 EIps (quota: 1)",
 			"delete one, or ask the operator to raise the quota",
 		},
 		fix: []harness.Action{harness.Apply("Project mistakes/few",
@@ -155,8 +155,8 @@ var poolMistakes = []userMistake{
 		act: []harness.Action{harness.Apply("FIp mistakes-small/second",
 			"{ipAddress: 10.63.1.3, externalNetworkType: third}")},
 		wantWords: []string{
-			"subnet mistakes-small-default keeps 1 addresses", "none left for ext-third",
-			"use a network that the project uses already",
+			"subnet mistakes-small-default has none of its 1 addresses for return ports left", "network ext-third",
+			"use a network that the project already uses",
 		},
 		fix: []harness.Action{deleteAction("FIp mistakes-small/first")},
 	},
@@ -169,7 +169,7 @@ var conflictMistakes = []userMistake{
 		reason:    "TargetTaken",
 		setup:     []harness.Action{harness.Create("FIp mistakes-a/first", "{ipAddress: 10.62.0.16}")},
 		act:       []harness.Action{harness.Apply("FIp mistakes-a/second", "{ipAddress: 10.62.0.16}")},
-		wantWords: []string{"FIp first leads to 10.62.0.16 already", "delete one of the two, or use another network"},
+		wantWords: []string{"FIp first already has target 10.62.0.16", "delete one of the two, or use another network"},
 		fix:       []harness.Action{deleteAction("FIp mistakes-a/first")},
 	},
 	{
@@ -186,7 +186,7 @@ var conflictMistakes = []userMistake{
 	{
 		what: "the EIp of the project's way out", object: "FIp mistakes-a/f", condition: "Accepted", reason: "EIpTaken",
 		act:       []harness.Action{harness.Apply("FIp mistakes-a/f", "{ipAddress: 10.62.0.19, eip: default-gw}")},
-		wantWords: []string{"EIp default-gw is the project's way out", "use another EIp"},
+		wantWords: []string{"EIp default-gw is the project's default egress address", "use another EIp"},
 		fix: []harness.Action{
 			harness.Apply("EIp mistakes-a/e", "{}"),
 			harness.Apply("FIp mistakes-a/f", "{ipAddress: 10.62.0.19, eip: e}"),
@@ -199,7 +199,7 @@ var conflictMistakes = []userMistake{
 			harness.Create("FIp mistakes-a/f", "{ipAddress: 10.62.0.20, eip: e}"),
 		},
 		act:       []harness.Action{deleteInUseAction("EIp mistakes-a/e")},
-		wantWords: []string{"held by FIp mistakes-a/f", "delete that, or let it use another EIp"},
+		wantWords: []string{"held by FIp mistakes-a/f", "delete that object, or assign it another EIp"},
 		fix:       []harness.Action{deleteAction("FIp mistakes-a/f")}, fixDeletes: true,
 	},
 }
@@ -225,7 +225,7 @@ var projectMistakes = []userMistake{
 		act: []harness.Action{harness.Apply("Project mistakes/squat",
 			"{cidrBlock: 10.65.0.0/24, egressNetworkType: cloud}")},
 		wantWords: []string{
-			"namespace mistakes-squat exists and was not made for this project",
+			"namespace mistakes-squat exists and was not created for this project",
 			"choose another name, or delete the namespace",
 		},
 		fix: []harness.Action{deleteAction("Namespace mistakes-squat")},
@@ -239,13 +239,13 @@ var projectMistakes = []userMistake{
 		},
 		act: []harness.Action{harness.Apply("Project mistakes-x/z",
 			"{cidrBlock: 10.67.0.0/24, egressNetworkType: cloud}")},
-		wantWords: []string{"has namespace mistakes-x-z already", "choose another name"},
+		wantWords: []string{"already owns namespace mistakes-x-z", "choose another name"},
 		fix:       []harness.Action{deleteAction("Project mistakes/x-z")},
 	},
 	{
 		what: "an EIp outside of any project", object: "EIp mistakes/e", condition: "Accepted", reason: "NoProject",
 		act:       []harness.Action{harness.Apply("EIp mistakes/e", "{}")},
-		wantWords: []string{"namespace mistakes belongs to no Project", "create this in a project's namespace"},
+		wantWords: []string{"namespace mistakes does not belong to a Project", "create the object in a project"},
 		fix:       []harness.Action{deleteAction("EIp mistakes/e")}, fixDeletes: true,
 	},
 }

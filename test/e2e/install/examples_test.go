@@ -63,7 +63,7 @@ func TestIsolationExampleRunsAsWritten(t *testing.T) {
 		t.Errorf("the floating IP answered %d times, wanted twice before and once with isolation:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out, "no answer\n", "keeps projects apart (isolation: Tenants)",
-		"is not for namespace initech-dev", "lab \""+name+"\" is down")
+		"is not available to namespace initech-dev", "lab \""+name+"\" is down")
 }
 
 // runExample types in the commands of an example's text, in a lab of their own, and returns what they printed and the
