@@ -1,5 +1,5 @@
-// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, answers Inspections, and says
-// that the node is there.
+// Command sallyport-agent is the node agent: it applies the NodePath of its node, answers Inspections and answers the
+// controller's health checks.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// options is what the operator chooses.
+// options holds the operator's settings.
 type options struct {
 	kubeconfig    string
 	agent         agent.Config
@@ -92,7 +92,7 @@ controller the same --egressip-node-healthcheck-port and, for TLS, certificates 
 	return cmd
 }
 
-// newCleanCommand takes everything of ours away from the node.
+// newCleanCommand returns the command that removes everything of ours from the node.
 func newCleanCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back",

@@ -1,5 +1,5 @@
-// Command sallyport-controller is the controller: it compiles Projects, EIps and FIps to Kube-OVN objects and OVN rows,
-// and keeps them so.
+// Command sallyport-controller is the controller: it compiles Projects, EIps, FIps and other objects to Kube-OVN
+// objects and OVN rows, and reconciles them.
 package main
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/mtls"
 )
 
-// version is set when the program is built.
+// version is set by the build.
 var version = "unknown"
 
-// gcPercent is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew
-// for each change of it, so nearly all that is allocated is soon garbage; with Go's own 100, a quarter of the work
-// would be to collect it.
+// gcPercent is the default for GOGC: how much the heap may grow before a collection, in percent of the live heap. Every
+// change of a project compiles it anew, so nearly all allocations are short-lived; with Go's default of 100, garbage
+// collection would be a quarter of the work.
 const gcPercent = 200
 
 func main() {
@@ -91,7 +91,7 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 	return cmd
 }
 
-// probeFlags is how nodes are asked, as flags have it.
+// probeFlags are the flags of the node health check.
 type probeFlags struct {
 	timeoutSeconds int
 	tlsFiles       mtls.Files
@@ -139,7 +139,7 @@ func kubernetesConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or run in a pod", err)
 	}
-	// What is limited here is bursts of one controller, not of the cluster: the API server has its own fairness.
+	// These limits cap bursts of one controller, not the load of the cluster: the API server has priority and fairness.
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "sallyport-controller/" + version
 	return config, nil

@@ -18,20 +18,19 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/probe"
 )
 
-// answerTimeout is how long an answer may take. What is not known by then is told as a problem.
+// answerTimeout limits the time for an answer. Whatever is missing by then is reported as a problem.
 const answerTimeout = 3 * time.Second
 
-// inspector answers questions about the node.
+// inspector answers Inspections.
 type inspector struct {
 	kernel  *kernel.Kernel
 	vswitch openvswitch.Node
 }
 
-// inspectionAnswer is an answer that is being made, by several at once. Each part has fields of its own, and all of
-// them may have problems.
+// inspectionAnswer is an answer that several goroutines write to. Each has its own fields, and all may add problems.
 type inspectionAnswer struct {
 	kubedcv1alpha1.InspectionStatus
-	podInterfaces map[string]bool // interfaces that lead to them
+	podInterfaces map[string]bool // interfaces of pods
 
 	mu sync.Mutex
 }
@@ -42,7 +41,7 @@ func (a *inspectionAnswer) addProblem(err error) {
 	a.Problems = append(a.Problems, err.Error())
 }
 
-// answerInspection answers everything, at the same time.
+// answerInspection answers all questions in parallel.
 func (i *inspector) answerInspection(ctx context.Context,
 	spec kubedcv1alpha1.InspectionSpec,
 ) kubedcv1alpha1.InspectionStatus {
@@ -68,7 +67,7 @@ func (i *inspector) answerInspection(ctx context.Context,
 	return out.InspectionStatus
 }
 
-// inspectKernel tells of interfaces and settings.
+// inspectKernel reports interfaces and settings.
 func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	all, err := i.kernel.ListInterfaces()
 	if err != nil {
@@ -93,7 +92,7 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	}
 }
 
-// lookupRoutes tells where the kernel sends packets.
+// lookupRoutes reports where the kernel sends packets.
 func (i *inspector) lookupRoutes(out *inspectionAnswer, questions []kubedcv1alpha1.RouteQuestion) {
 	for _, q := range questions {
 		way, err := i.lookupRoute(q)
@@ -121,7 +120,7 @@ func (i *inspector) lookupRoute(q kubedcv1alpha1.RouteQuestion) (kernel.RouteRes
 	return i.kernel.LookupRoute(p)
 }
 
-// formatAddr is an address; empty: none.
+// formatAddr formats an address, or returns an empty string if there is none.
 func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -129,8 +128,8 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// probeNeighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was
-// silent.
+// probeNeighbours reports which MACs have addresses on a link. If a question could not be sent, it is a problem and not
+// an empty answer, which would mean that nobody replied.
 func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kubedcv1alpha1.NeighbourQuestion) {
 	var asked []probe.Query
 	for _, q := range questions {
@@ -156,7 +155,7 @@ func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kub
 	}
 }
 
-// inspectSwitch tells how Open vSwitch and ovn-controller are doing.
+// inspectSwitch reports the state of Open vSwitch and ovn-controller.
 func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	is, failed := i.vswitch.ReadState(ctx)
 	out.podInterfaces = is.PodInterfaces
@@ -174,8 +173,8 @@ func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	out.Switch.Problem = strings.Join(problems, "; ")
 }
 
-// findConnections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for
-// that, which keeps it busy for a moment, so it is asked once, and only when somebody wants to know.
+// findConnections reports matching connections, and how many use each address. Open vSwitch has to list all
+// connections, which keeps it busy for a moment, so this is done once, and only on request.
 func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, spec kubedcv1alpha1.InspectionSpec) {
 	var questions []openvswitch.ConnectionFilter
 	for _, q := range spec.Connections {
@@ -226,7 +225,6 @@ func parseConnectionQuestion(q kubedcv1alpha1.ConnectionQuestion) (out openvswit
 	return out, errors.Join(err, other)
 }
 
-// addConnections tells what was found.
 func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map[int]string) {
 	found, more := search.Matches()
 	for _, c := range found {

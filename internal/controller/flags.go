@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// AddFlags are the flags that decide what is written where: those that whoever works out the same needs to know, too.
+// AddFlags adds the flags that decide what is written where. Commands that compute the same plan need them too.
 func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&c.Northbound.Endpoints, "nb-address", nil,
 		"servers of the OVN northbound database, as in ssl:10.0.0.1:6641,ssl:10.0.0.2:6641")
@@ -57,7 +57,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 		"prefixes of the cluster's pods and Services, as in 10.16.0.0/16,10.96.0.0/12: what stays inside where pods leave by an uplink, or its method is VRF")
 }
 
-// ShareCertificates lets both databases have the certificates of the northbound one.
+// ShareCertificates makes the southbound database use the certificates of the northbound database.
 func (c *Config) ShareCertificates() {
 	c.Southbound.CertFile, c.Southbound.KeyFile, c.Southbound.CAFile = c.Northbound.CertFile, c.Northbound.KeyFile,
 		c.Northbound.CAFile

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is a metric as it is documented.
+// Metric is a metric as documented.
 type Metric struct{ Name, Kind, Labels, Help string }
 
-// Metrics is every metric, with what it counts. The reference page is made from it.
+// Metrics lists every metric. The reference page is generated from it.
 var Metrics = []Metric{
 	{"sallyport_info", "gauge", "version", "1, with the version of the controller."},
 	{"sallyport_leading", "gauge", "", "1 while this replica runs shards, 0 while it waits for the lead. Only the one that leads counts shards and objects."},
@@ -80,7 +80,6 @@ func findMetric(name string) Metric {
 	panic(name + " is not in the list of metrics")
 }
 
-// labelNames are the names of a metric's labels.
 func (m Metric) labelNames() []string {
 	if m.Labels == "" {
 		return nil
@@ -93,11 +92,10 @@ func newCounterVec(name string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labelNames())
 }
 
-// labelValues is the values of a metric's labels, in their order.
+// labelValues are the values of a metric's labels, in order.
 type labelValues [4]string
 
-// seriesCollector is a metric that is worked out when somebody asks for it, all of it at once: what is not there any
-// more is not served any more.
+// seriesCollector computes all series of a metric when it is scraped, so that series of deleted objects disappear.
 type seriesCollector struct {
 	desc       *prometheus.Desc
 	valueType  prometheus.ValueType
@@ -119,28 +117,28 @@ func newSeriesCollector(name string, read func() map[labelValues]float64) series
 	}
 }
 
-// newScalarCollector is a metric without labels.
+// newScalarCollector returns a collector for a metric without labels.
 func newScalarCollector(name string, read func() float64) seriesCollector {
 	return newSeriesCollector(name, func() map[labelValues]float64 { return map[labelValues]float64{{}: read()} })
 }
 
-// Describe tells what it is called.
+// Describe sends the description of the metric.
 func (f seriesCollector) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
 
-// Collect tells what it is now.
+// Collect sends the current values.
 func (f seriesCollector) Collect(to chan<- prometheus.Metric) {
 	for labels, value := range f.read() {
 		to <- prometheus.MustNewConstMetric(f.desc, f.valueType, value, labels[:f.labelCount]...)
 	}
 }
 
-// partitionedSeries is figures that are told in parts, by one shard each.
+// partitionedSeries holds values that are recorded in parts, one per shard.
 type partitionedSeries struct {
 	mu    sync.Mutex
 	parts map[string]map[labelValues]float64
 }
 
-// replacePart takes down a part anew.
+// replacePart replaces the values of a part.
 func (s *partitionedSeries) replacePart(part string, values map[labelValues]float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
