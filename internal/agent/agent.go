@@ -100,7 +100,7 @@ func (a *Agent) runNodePath(ctx context.Context) error {
 	a.triggerRun()
 	for a.waitForTrigger(ctx) {
 		if err := a.reconcile(ctx); err != nil && ctx.Err() == nil {
-			a.log.Error("could not carry out the NodePath", "error", err)
+			a.log.Error("failed to apply the NodePath", "error", err)
 			time.AfterFunc(retryDelay, a.triggerRun)
 		}
 	}
@@ -155,7 +155,7 @@ func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
 	}
 	go func() { _ = a.nodePaths.Start(ctx) }() // it fails only if it is started twice
 	if !a.nodePaths.WaitForCacheSync(ctx) {
-		return fmt.Errorf("the NodePath could not be read: %w", context.Cause(ctx))
+		return fmt.Errorf("read the NodePath: %w", context.Cause(ctx))
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (a *Agent) reconcile(ctx context.Context) error {
 
 // recordChanges records what changed. If the wanted state is the same as last time, someone else removed our entries.
 func (a *Agent) recordChanges(report *Report) {
-	a.log.Info("the kernel was changed", "changes", len(report.Changes), "first", report.Changes[0])
+	a.log.Info("changed the kernel state", "changes", len(report.Changes), "first", report.Changes[0])
 	if reflect.DeepEqual(a.lastApplied, report.Want) {
 		a.repairs.recordRepair(time.Now(), report.Changes)
 		time.AfterFunc(disturbedWindow, a.triggerRun) // it may be undisturbed again by then

@@ -38,7 +38,7 @@ type inspectionServer struct {
 func (a *Agent) runInspections(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.serveInspections(ctx); err != nil {
-			a.log.Error("Inspections are not answered", "error", err)
+			a.log.Error("failed to serve Inspections", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -59,7 +59,7 @@ func (a *Agent) serveInspections(ctx context.Context) error {
 			ControllerDir: a.config.ControllerDir,
 		}}, api: a.api,
 		slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) {
-			a.log.Error("could not answer an Inspection", "error", err)
+			a.log.Error("failed to answer an Inspection", "error", err)
 		},
 	}
 	all, err := cache.New(a.config.Kubernetes,

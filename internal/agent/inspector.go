@@ -135,7 +135,7 @@ func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kub
 	for _, q := range questions {
 		a, err := netip.ParseAddr(q.Address)
 		if err != nil {
-			out.addProblem(fmt.Errorf("who has an address: %w", err))
+			out.addProblem(fmt.Errorf("neighbour question: %w", err))
 			continue
 		}
 		asked = append(asked, probe.Query{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a}) //nolint:gosec // the API server allows at most 4094
@@ -180,7 +180,7 @@ func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, 
 	for _, q := range spec.Connections {
 		asked, err := parseConnectionQuestion(q)
 		if err != nil {
-			out.addProblem(fmt.Errorf("which connections there are: %w", err))
+			out.addProblem(fmt.Errorf("connection question: %w", err))
 			continue
 		}
 		questions = append(questions, asked)
@@ -189,7 +189,7 @@ func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, 
 	for _, u := range spec.Usage {
 		a, err := netip.ParseAddr(u)
 		if err != nil {
-			out.addProblem(fmt.Errorf("how an address is used: %w", err))
+			out.addProblem(fmt.Errorf("usage question: %w", err))
 			continue
 		}
 		addresses = append(addresses, a)
@@ -199,7 +199,7 @@ func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, 
 		return
 	}
 	if i.vswitch.SwitchDir == "" {
-		out.addProblem(errors.New("connections are not known: start the agent with --openvswitch-dir"))
+		out.addProblem(errors.New("connections are unknown: start the agent with --openvswitch-dir"))
 		return
 	}
 	if err := i.vswitch.DumpConntrack(ctx, search.AddConnection); err != nil {
@@ -235,7 +235,7 @@ func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map
 		})
 	}
 	for _, q := range more {
-		out.addProblem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.MaxMatches, q.Client))
+		out.addProblem(fmt.Errorf("only the first %d connections of %s are listed", openvswitch.MaxMatches, q.Client))
 	}
 	for _, u := range search.Usage() {
 		//nolint:gosec // a number of connections of one node

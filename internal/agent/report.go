@@ -71,9 +71,11 @@ func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistor
 	}
 	set("Programmed", len(problems) > 0, reason, joinProblems(problems))
 	set("Undisturbed", r.isDisturbed(now), intent.Disturbed, fmt.Sprintf(
-		"something on this node takes away what is ours, %d times in the last minutes, such as %s; it is put back each time. "+
-			"If systemd-networkd runs here, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no; "+
-			"if NetworkManager does, let it leave the interface alone; who loads a whole nftables ruleset must not flush it",
+		"something on this node removed Sallyport's entries %d times in the last minutes, such as %s; "+
+			"the agent restores them each time. "+
+			"For systemd-networkd, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no; "+
+			"for NetworkManager, make the interface unmanaged; "+
+			"a program that loads an nftables ruleset must not flush the whole ruleset",
 		len(r.recent), r.lastChange))
 	return out
 }

@@ -137,7 +137,7 @@ func TestDisturbed(t *testing.T) {
 			t.Errorf("step %d, after %s: it is %s, wanted %s (%s)", i, step.after, c.Status, step.want, c.Message)
 		}
 		if says := strings.Contains(c.Message,
-			"such as rule 1110 lookup 9101; it is put back each time"); says != (step.want == "False") {
+			"such as rule 1110 lookup 9101; the agent restores them each time"); says != (step.want == "False") {
 			t.Errorf("step %d, after %s: the message is %q", i, step.after, c.Message)
 		}
 	}

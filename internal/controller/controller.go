@@ -145,7 +145,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 
 func checkConnected(nb *ovn.Client) error {
 	if !nb.IsConnected() {
-		return errors.New("the OVN northbound database is not connected")
+		return errors.New("not connected to the OVN northbound database")
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("find the name of this host: %w", err)
+		return nil, fmt.Errorf("read the host name: %w", err)
 	}
 	return &heartbeat{
 		leases: api.CoordinationV1().Leases(namespace),
@@ -54,7 +54,7 @@ func (h *heartbeat) Start(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := h.renewLease(ctx, h.holder); err != nil && ctx.Err() == nil {
-			h.log.Warn("could not renew the lease", "error", err)
+			h.log.Warn("failed to renew the Lease", "error", err)
 		}
 		select {
 		case <-tick.C:

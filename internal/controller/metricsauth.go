@@ -82,7 +82,7 @@ func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, bears := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !bears || token == "" || len(token) > maxTokenLength {
-			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			http.Error(w, "bearer token required", http.StatusUnauthorized)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
@@ -91,7 +91,7 @@ func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 		case err != nil:
 			http.Error(w, "the token could not be checked", http.StatusServiceUnavailable)
 		case !allowed:
-			http.Error(w, "bind the ClusterRole sallyport-metrics-reader to read this", http.StatusForbidden)
+			http.Error(w, "forbidden: bind the ClusterRole sallyport-metrics-reader to this user", http.StatusForbidden)
 		default:
 			handler.ServeHTTP(w, r)
 		}
@@ -109,7 +109,7 @@ func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (
 		return known.allowed, nil
 	}
 	if !known.allowed && !s.unknownLimiter.TryAccept() {
-		return false, fmt.Errorf("too many tokens at once")
+		return false, fmt.Errorf("too many unknown tokens")
 	}
 	allowed, err := s.reviewToken(ctx, token, path)
 	if err != nil {

@@ -36,7 +36,7 @@ func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconcil
 	}
 	go func() { _ = objects.Start(ctx) }() // if it fails, WaitForCacheSync fails too
 	if !objects.WaitForCacheSync(ctx) {
-		return nil, errors.New("the cluster could not be read in time; are Sallyport's CRDs installed?")
+		return nil, errors.New("timed out reading the cluster; check that Sallyport's CRDs are installed")
 	}
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
 	if err != nil {

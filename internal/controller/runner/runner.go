@@ -134,7 +134,7 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	r.recordRunEnd(shard, slow, time.Since(begun))
 	r.onDone(shard, time.Since(begun), err)
 	if err != nil {
-		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
+		r.logger.Warn("shard failed; retrying", "vpc", shard, "error", err)
 		r.queue.AddRateLimited(shard)
 		return true
 	}

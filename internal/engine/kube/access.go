@@ -36,13 +36,13 @@ func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, s
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
 			return &accessSelectors{labels.Nothing(), labels.Nothing()},
-				snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
+				snapshot.Malformed(fmt.Sprintf("%s is not a valid selector: %v", s.field, err))
 		}
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
 			if !isOperatorLabel(r.Key()) {
 				return &accessSelectors{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf(
-					"%s names label %s, which tenants may write; use %s, %s or labels that begin with %s",
+					"%s uses label %s, which tenants can write; use %s, %s or labels that begin with %s",
 					s.field, r.Key(), corev1.LabelMetadataName, kubedcv1.ProjectLabel, kubedcv1.OperatorLabelPrefix))
 			}
 		}

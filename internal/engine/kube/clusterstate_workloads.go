@@ -143,7 +143,7 @@ func waitingReason(o *corev1.Pod) string {
 		case s.Waiting != nil:
 			return fmt.Sprintf("%s: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+s.Waiting.Message, ": "))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
-			return fmt.Sprintf("%s: ended with %d: %s", c.Name, s.Terminated.ExitCode, s.Terminated.Reason)
+			return fmt.Sprintf("%s: exited with code %d: %s", c.Name, s.Terminated.ExitCode, s.Terminated.Reason)
 		}
 	}
 	return ""

@@ -75,7 +75,7 @@ func (t *Finalizers) Apply(ctx context.Context,
 	return failed
 }
 
-var errReplaced = errors.New("there is another object of that name by now")
+var errReplaced = errors.New("the object was replaced by another with the same name")
 
 // setFinalizer adds or removes the finalizer if nobody wrote to the object in between. It returns the resource version
 // that it wrote, if any.
@@ -109,7 +109,7 @@ func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on 
 			return "", errReplaced
 		}
 	}
-	return "", fmt.Errorf("others wrote to it %d times in between", maxAttempts)
+	return "", fmt.Errorf("update finalizers: giving up after %d write conflicts", maxAttempts)
 }
 
 // buildFinalizerPatch returns nil if nothing changes.

@@ -60,7 +60,7 @@ func (t *IdleServices) Apply(ctx context.Context,
 		}
 		if err := t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}); err != nil &&
 			!apierrors.IsNotFound(err) {
-			failed[c.Key] = fmt.Errorf("delete a Service that stays without endpoints: %w", err)
+			failed[c.Key] = fmt.Errorf("delete an idle Service: %w", err)
 		}
 	}
 	return failed

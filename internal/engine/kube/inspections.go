@@ -74,8 +74,8 @@ func (s *ClusterReader) createInspection(ctx context.Context, i *inspectionRun, 
 	}
 	i.created[object.Name] = object
 	i.results[q.Node] = clusterstate.NodeInspection{
-		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?",
-			answerTimeout),
+		Asked:   before.Round(0).UTC(),
+		Problem: fmt.Sprintf("no answer within %s; check that sallyport-agent is running on the node", answerTimeout),
 	}
 }
 
@@ -85,9 +85,9 @@ func describeAskError(err error) string {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		return "the kind Inspection is not installed; install the CRDs of this version of Sallyport"
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v; nodes are asked by whoever may create and watch Inspections", err)
+		return fmt.Sprintf("%v; querying nodes requires permission to create and watch Inspections", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("Kubernetes did not take the question in %s", answerTimeout)
+		return fmt.Sprintf("the API server did not accept the Inspection within %s", answerTimeout)
 	default:
 		return err.Error()
 	}

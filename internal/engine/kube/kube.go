@@ -104,7 +104,7 @@ func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 		&clientcmd.ConfigOverrides{CurrentContext: context})
 	config, err := loading.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", errors.New("there is no kubeconfig")
+		return nil, "", errors.New("no kubeconfig found")
 	}
 	if err != nil {
 		return nil, "", err

@@ -31,7 +31,7 @@ func appliedFields(o client.Object, manager, subresource string) (fieldSet, erro
 		}
 		var some fieldSet
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &some); err != nil {
-			return nil, fmt.Errorf("read the fields that %s applied: %w", manager, err)
+			return nil, fmt.Errorf("parse the managed fields of %s: %w", manager, err)
 		}
 		all = mergeFieldSets(all, some)
 	}

@@ -22,7 +22,7 @@ func ListNames(ctx context.Context, config *rest.Config, kind, namespace string)
 		gvk, known = corev1.SchemeGroupVersion.WithKind(kind), true
 	}
 	if !known {
-		return nil, fmt.Errorf("no objects of kind %s can be listed", kind)
+		return nil, fmt.Errorf("cannot list objects of kind %s: unknown kind", kind)
 	}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

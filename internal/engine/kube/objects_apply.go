@@ -94,9 +94,10 @@ func (t *Objects) isOurs(o client.Object) bool { return belongsToShard(o, t.shar
 
 func (t *Objects) notOursError(key intent.ObjectKey, o client.Object) error {
 	if ownerShard(o) != "" { // tenants must not learn which project it belongs to
-		return fmt.Errorf("%s exists and belongs to another project: choose another name", key)
+		return fmt.Errorf("%s exists and belongs to another project; choose another name", key)
 	}
-	return fmt.Errorf("%s exists and is not ours (field manager %s has not applied label %s=%s): delete it, or choose another name",
+	return fmt.Errorf("%s exists and is not managed by Sallyport (field manager %s has not applied label %s=%s); "+
+		"delete it, or choose another name",
 		key, ownership.FieldManager, ownership.ShardLabel, t.shard)
 }
 
@@ -162,7 +163,7 @@ func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o cli
 	patch := client.RawPatch(types.MergePatchType, body)
 	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)
+		return fmt.Errorf("trigger Kube-OVN to finish the deletion: %w", err)
 	}
 	return nil
 }

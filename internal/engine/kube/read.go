@@ -56,7 +56,7 @@ func (p *parser) readPrefix(field, text string) netip.Prefix {
 // readName parses the name of an object. An invalid name is reported and not used.
 func (p *parser) readName(field, text string) string {
 	if text != "" && len(validation.IsDNS1123Subdomain(text)) > 0 {
-		p.setMalformed(field, text, "the name of an object, of small letters, digits, '-' and '.'; correct it")
+		p.setMalformed(field, text, "a valid object name; use lowercase letters, digits, '-' and '.'")
 		return ""
 	}
 	return text
@@ -65,8 +65,8 @@ func (p *parser) readName(field, text string) string {
 // readNetworkType parses a network type, which is a label value.
 func (p *parser) readNetworkType(field, text string) string {
 	if len(validation.IsValidLabelValue(text)) > 0 {
-		p.setMalformed(field, text, "a type of network, of at most 63 letters, digits, '-', '_' and '.'; "+
-			"write one that an ExternalNetwork has, such as cloud or public")
+		p.setMalformed(field, text, "a valid network type of at most 63 letters, digits, '-', '_' and '.'; "+
+			"use the type of an ExternalNetwork, such as cloud or public")
 		return ""
 	}
 	return text
@@ -98,7 +98,7 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 			continue
 		}
 		if !slices.ContainsFunc(out.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(gateway) }) {
-			p.setMalformed("spec.gwLanIp", part, "an address of spec.cidrBlock")
+			p.setMalformed("spec.gwLanIp", part, "an address in spec.cidrBlock")
 		}
 		out.Gateways = append(out.Gateways, gateway)
 	}
@@ -181,7 +181,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 		targets++
 	}
 	if targets != 1 && p.malformed == "" {
-		p.malformed = "exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget has to be given"
+		p.malformed = "set exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget"
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
 		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,

@@ -127,7 +127,7 @@ func (p *parser) readBoundEIp(text string) (namespace, name string) {
 		return "", ""
 	}
 	if elsewhere && len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		p.setMalformed("annotation "+kubedcv1.BindAnnotation, text, "the name of an EIp, or NAMESPACE/NAME; correct it")
+		p.setMalformed("annotation "+kubedcv1.BindAnnotation, text, "NAME or NAMESPACE/NAME of an EIp")
 		return "", ""
 	}
 	return namespace, name
@@ -181,7 +181,7 @@ func (p *parser) readHealthCheck(text string) *snapshot.HealthCheck {
 		n, err := strconv.Atoi(value)
 		if field == nil || err != nil || n < 1 || n > 3600 {
 			p.setMalformed("annotation "+kubedcv1.HealthAnnotation, text,
-				`"true", or some of interval, timeout, successes and failures such as interval=5,failures=3`)
+				`"true", or interval, timeout, successes and failures with values from 1 to 3600, such as interval=5,failures=3`)
 			return nil
 		}
 		*field = n

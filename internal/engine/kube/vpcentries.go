@@ -34,7 +34,7 @@ func NewVpcEntries(c *Cluster, vpc string, attached map[string]bool) *VpcEntries
 
 // Scope describes which entries are ours.
 func (t *VpcEntries) Scope() string {
-	return fmt.Sprintf("policies in our priority bands, default routes and external networks of Vpc %s", t.vpc)
+	return fmt.Sprintf("router policies in our priority bands, default routes and external subnets of Vpc %s", t.vpc)
 }
 
 // Observe returns our entries. A Vpc that does not exist has none.

@@ -60,10 +60,10 @@ func (t *VpcEntries) rewriteLists(ctx context.Context, changes []entryChange) (m
 			}, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return pendingWrite{}, fmt.Errorf("write Vpc %s: %w", t.vpc, err)
+			return pendingWrite{}, fmt.Errorf("update Vpc %s: %w", t.vpc, err)
 		}
 	}
-	return pendingWrite{}, fmt.Errorf("write Vpc %s: others wrote to it %d times in between", t.vpc, maxAttempts)
+	return pendingWrite{}, fmt.Errorf("update Vpc %s: giving up after %d write conflicts", t.vpc, maxAttempts)
 }
 
 // buildPatch returns a patch with every list that changes, in full, or nil if none changes.
