@@ -60,7 +60,7 @@ func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster
 	return cluster, err
 }
 
-// NewLiveCluster returns a cluster that is observed without a cache, for single reads such as the plan of a command.
+// NewLiveCluster returns a cluster that is observed without a cache, for single reads.
 func NewLiveCluster(api client.Client) *Cluster {
 	return &Cluster{api: api, reader: api, missingKinds: findMissingKinds(api)}
 }
