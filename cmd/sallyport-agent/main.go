@@ -102,12 +102,12 @@ func newCleanCommand(o *options) *cobra.Command {
 		Use: "clean", Short: "Remove everything that the agent wrote on this node, and restore sysctls",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			carrier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
+			applier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
 			if err != nil {
 				return err
 			}
-			defer carrier.Close()
-			report, err := carrier.Apply(cmd.Context(), nodepath.Spec{})
+			defer applier.Close()
+			report, err := applier.Apply(cmd.Context(), nodepath.Spec{})
 			if err != nil {
 				return err
 			}

@@ -85,13 +85,13 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 
 // runNodePath applies the NodePath until the context ends.
 func (a *Agent) runNodePath(ctx context.Context) error {
-	carrier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
+	applier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
 	if err != nil {
 		return err
 	}
-	defer carrier.Close()
-	a.applier = carrier
-	if err := carrier.kernel.Watch(ctx, a.triggerRun); err != nil {
+	defer applier.Close()
+	a.applier = applier
+	if err := applier.kernel.Watch(ctx, a.triggerRun); err != nil {
 		return err
 	}
 	if err := a.startNodePathCache(ctx); err != nil {

@@ -76,16 +76,16 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	var addressed []string
 	for _, x := range all {
 		//nolint:gosec // of the kernel, which has 32 bits for it
-		told := kubedcv1alpha1.InterfaceAnswer{
+		answer := kubedcv1alpha1.InterfaceAnswer{
 			Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU),
 		}
 		for _, p := range x.Addresses {
-			told.Addresses = append(told.Addresses, p.String())
+			answer.Addresses = append(answer.Addresses, p.String())
 		}
 		if len(x.Addresses) > 0 {
 			addressed = append(addressed, x.Name)
 		}
-		out.Interfaces = append(out.Interfaces, told)
+		out.Interfaces = append(out.Interfaces, answer)
 	}
 	if out.Settings, err = i.kernel.ReadSysctls(addressed); err != nil {
 		out.addProblem(err)
@@ -96,15 +96,15 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 func (i *inspector) lookupRoutes(out *inspectionAnswer, questions []kubedcv1alpha1.RouteQuestion) {
 	for _, q := range questions {
 		way, err := i.lookupRoute(q)
-		told := kubedcv1alpha1.RouteAnswer{
+		answer := kubedcv1alpha1.RouteAnswer{
 			Interface: way.Interface,
 			NextHop:   formatAddr(way.NextHop),
 			Source:    formatAddr(way.Source),
 		}
 		if err != nil {
-			told.Problem = err.Error()
+			answer.Problem = err.Error()
 		}
-		out.Routes = append(out.Routes, told)
+		out.Routes = append(out.Routes, answer)
 	}
 }
 
@@ -143,14 +143,14 @@ func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kub
 	if len(asked) == 0 {
 		return
 	}
-	for i, told := range probe.FindNeighbours(ctx, asked) {
-		if told.Err != nil {
-			out.addProblem(told.Err)
+	for i, answer := range probe.FindNeighbours(ctx, asked) {
+		if answer.Err != nil {
+			out.addProblem(answer.Err)
 			continue
 		}
 		q := asked[i]
 		out.Neighbours = append(out.Neighbours, kubedcv1alpha1.NeighbourAnswer{
-			Interface: q.Interface, Vlan: int32(q.VLAN), Address: q.Address.String(), MACs: told.MACs,
+			Interface: q.Interface, Vlan: int32(q.VLAN), Address: q.Address.String(), MACs: answer.MACs,
 		})
 	}
 }
@@ -239,15 +239,15 @@ func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map
 	}
 	for _, u := range search.Usage() {
 		//nolint:gosec // a number of connections of one node
-		told := kubedcv1alpha1.UsageAnswer{
+		answer := kubedcv1alpha1.UsageAnswer{
 			Address:     u.Address.String(),
 			Connections: int32(u.Connections),
 			Protocol:    u.Protocol,
 			Ports:       int32(u.Ports),
 		}
 		if u.Ports > 0 {
-			told.To = u.To.String()
+			answer.To = u.To.String()
 		}
-		out.Usage = append(out.Usage, told)
+		out.Usage = append(out.Usage, answer)
 	}
 }

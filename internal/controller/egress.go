@@ -229,10 +229,10 @@ func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, in
 // guardEgressLeftovers returns a guard that deletes Kube-OVN's leftovers of the egress router only when its Vpc is
 // gone.
 func guardEgressLeftovers(w *snapshot.EgressInput, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
-	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}]
+	_, wanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
 		intent.Row] {
-		if comes || w.Engine.Vpc.Exists {
+		if wanted || w.Engine.Vpc.Exists {
 			return nil
 		}
 		return changes

@@ -41,11 +41,11 @@ func externalSubnetNames(w *snapshot.VpcInput) []string {
 // guardVpcLeftovers returns a guard that deletes Kube-OVN's leftovers of a VPC when the Vpc is gone and not wanted
 // again. A switch port without a peer is deleted at once.
 func guardVpcLeftovers(w *snapshot.VpcInput, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
-	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
+	_, wanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
 		intent.Row] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
-			return c.Key.Table != "Logical_Switch_Port" && (comes || w.Engine.Vpc.Exists || w.Management != nil)
+			return c.Key.Table != "Logical_Switch_Port" && (wanted || w.Engine.Vpc.Exists || w.Management != nil)
 		})
 	}
 }

@@ -164,11 +164,11 @@ func (c *controllerMetrics) recordNodeNetworks(w *snapshot.NodePathInput) {
 		}
 	}
 	c.nodeNetworks.replacePart("", states)
-	mended := map[labelValues]float64{}
+	repairs := map[labelValues]float64{}
 	for node, path := range w.NodePaths {
-		mended[labelValues{node}] = float64(path.Repairs)
+		repairs[labelValues{node}] = float64(path.Repairs)
 	}
-	c.nodeRepairs.replacePart("", mended)
+	c.nodeRepairs.replacePart("", repairs)
 }
 
 // recordEgressAddresses records the egress addresses of each node, and the moves since the last run, by who decided

@@ -52,10 +52,10 @@ func (r *repairCounter) noteTrigger(shard, by string) {
 func (r *repairCounter) beginRun(shard string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	mends := r.settled[shard] && !r.inputChanged[shard]
+	isRepair := r.settled[shard] && !r.inputChanged[shard]
 	delete(r.settled, shard)
 	delete(r.inputChanged, shard)
-	return mends
+	return isRepair
 }
 
 // countRepairs counts the changes that are about to be applied.

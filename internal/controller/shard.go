@@ -159,7 +159,7 @@ func guardVpcEntries(w *snapshot.VpcInput, want *intent.Intent) state.Guard[inte
 		observed intent.VpcEntries,
 	) []state.Change[intent.VpcEntryKey, intent.VpcEntry] {
 		for key := range observed {
-			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays &&
+			if _, isWanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !isWanted &&
 				w.Management == nil {
 				return state.SkipRemovals(changes, observed)
 			}
@@ -182,12 +182,12 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 	if shard == kube.NetworksShard {
 		return runner.Result{}, s.reconcileNetworks(ctx)
 	}
-	mends := s.Metrics.repairs.beginRun(shard)
+	isRepair := s.Metrics.repairs.beginRun(shard)
 	work, err := s.PrepareShard(ctx, shard)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	if mends {
+	if isRepair {
 		s.Metrics.repairs.countRepairs(work)
 	}
 	failures := state.Run(ctx, work.Plans()...)

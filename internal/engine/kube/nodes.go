@@ -281,12 +281,12 @@ func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
 		out.NetworkProblems[n.Name] = n.Problem
 	}
 	programmed := meta.FindStatusCondition(o.Status.Conditions, kubedcv1.ConditionProgrammed)
-	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool {
+	switch named := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool {
 		return n.Problem != ""
 	}); {
 	case programmed == nil:
 		out.IsCurrent = false
-	case programmed.Status != metav1.ConditionTrue && !told:
+	case programmed.Status != metav1.ConditionTrue && !named:
 		for name := range out.NetworkProblems {
 			out.NetworkProblems[name] = cmp.Or(programmed.Message, programmed.Reason)
 		}

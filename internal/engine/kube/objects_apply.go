@@ -26,7 +26,7 @@ type objectChange = state.Change[intent.ObjectKey, intent.Object]
 func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	var marks []pendingWrite
-	carryOut := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
+	applyChange := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
 		m, err := do(ctx, c)
 		if err != nil {
 			failed[c.Key] = err
@@ -37,12 +37,12 @@ func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.
 	}
 	for _, c := range changes {
 		if !c.IsRemoval() {
-			carryOut(c, t.ensureObject)
+			applyChange(c, t.ensureObject)
 		}
 	}
 	for _, c := range slices.Backward(changes) {
 		if c.IsRemoval() {
-			carryOut(c, t.removeObject)
+			applyChange(c, t.removeObject)
 		}
 	}
 	t.cluster.waitForCache(ctx, marks)
@@ -198,16 +198,16 @@ func needsReplacement(c objectChange, now client.Object) (bool, error) {
 	if err := utiljson.Unmarshal([]byte(c.After.Content), &after); err != nil {
 		return false, err
 	}
-	said, spoke := content["spec"].(map[string]any)
-	if !spoke {
+	current, applied := content["spec"].(map[string]any)
+	if !applied {
 		all, err := toJSONMap(now)
 		if err != nil {
 			return false, err
 		}
-		said, _ = all["spec"].(map[string]any)
+		current, _ = all["spec"].(map[string]any)
 	}
 	wanted, _ := after["spec"].(map[string]any)
-	for name, value := range said {
+	for name, value := range current {
 		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {
 			return true, nil
 		}

@@ -120,13 +120,13 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 
 // handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of
 // the Project's namespace: the first Project turns that namespace into an organization.
-func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, comesOrGoes bool) {
+func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, createdOrDeleted bool) {
 	w.enqueue(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
-	if comesOrGoes || o.DeletionTimestamp != nil {
+	if createdOrDeleted || o.DeletionTimestamp != nil {
 		w.enqueueEgress(ctx)
 	}
-	if comesOrGoes {
+	if createdOrDeleted {
 		w.enqueueOrganization(ctx, o.Namespace, false)
 		w.enqueue(o.Namespace)
 		w.enqueue(kubeovn.ManagementVpc)
