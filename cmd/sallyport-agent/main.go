@@ -96,7 +96,7 @@ It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nod
 	return cmd
 }
 
-// newCleanCommand returns the command that removes everything of ours from the node.
+// newCleanCommand returns the command that removes everything that the agent wrote on the node.
 func newCleanCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "clean", Short: "Remove everything that the agent wrote on this node, and restore sysctls",

@@ -213,7 +213,7 @@ func (s portPlacement) keepSince(now portPlacement) portPlacement {
 	return now
 }
 
-// guardChassisGroups is a guard that keeps the HA_Chassis_Group of an address until no project has a link to it.
+// guardChassisGroups keeps the HA_Chassis_Group of an address until no project has a link to it.
 func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, intent.Row],
 	observed intent.Rows,
 ) []state.Change[intent.RowKey, intent.Row] {

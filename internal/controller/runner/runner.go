@@ -1,4 +1,4 @@
-// Package runner is the queue of shards: every event enqueues one, and a burst of events leads to one run.
+// Package runner is the queue of shards: every event enqueues a shard, and the events of a burst share a run.
 package runner
 
 import (

@@ -64,7 +64,7 @@ func (t *Finalizers) Apply(ctx context.Context,
 	for _, c := range changes {
 		version, err := t.setFinalizer(ctx, c.Key, !c.IsRemoval())
 		switch {
-		case apierrors.IsNotFound(err) && c.IsRemoval(): // the last finalizer, or somebody was faster
+		case apierrors.IsNotFound(err) && c.IsRemoval(): // deleted with its last finalizer, or already gone
 		case err != nil:
 			failed[c.Key] = err
 		case version != "":

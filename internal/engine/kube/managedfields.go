@@ -42,7 +42,8 @@ func isAppliedBy(entry metav1.ManagedFieldsEntry, manager string) bool {
 	return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// mergeFieldSets is needed when a manager applied two versions of a kind: each version has its own set.
+// mergeFieldSets merges two sets. It is needed when a manager applied two versions of a kind: each version has its own
+// set.
 func mergeFieldSets(a, b fieldSet) fieldSet {
 	for name, inner := range b {
 		have, there := a[name]
@@ -167,8 +168,8 @@ func AdoptByLabels(o client.Object) {
 	}})
 }
 
-// TrimManagedFields is a transform for caches: it drops managed fields of other managers. Only one fact about others is
-// needed: when Kube-OVN last wrote the status of a Vpc.
+// TrimManagedFields transforms objects for caches: it drops managed fields of other managers. Only one fact about
+// others is needed: when Kube-OVN last wrote the status of a Vpc.
 func TrimManagedFields(o any) (any, error) {
 	object, isObject := o.(client.Object)
 	if !isObject {
