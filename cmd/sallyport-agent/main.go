@@ -1,5 +1,5 @@
-// Command sallyport-agent is Sallyport on a node: it carries out the node's NodePath, answers Inspections, and says
-// that the node is there.
+// Command sallyport-agent is the node agent: it applies the NodePath of its node, answers Inspections and answers the
+// controller's health checks.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// options is what the operator chooses.
+// options holds the operator's settings.
 type options struct {
 	kubeconfig    string
 	agent         agent.Config
@@ -50,60 +50,64 @@ type options struct {
 func newRootCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use: "sallyport-agent", Short: "Do on a node what Sallyport has to do there", Version: version,
+		Use: "sallyport-agent", Short: "Run Sallyport's agent on a node", Version: version,
 		Args: cobra.NoArgs,
-		Long: `Carries out the NodePath of this node: rules, routes, nftables and settings by which what came in by an external network
-leaves by it. When it ends, they stay; "sallyport-agent clean" takes them away. Needs CAP_NET_ADMIN and the program nft.
+		Long: `Run Sallyport's agent on a node. It has three tasks:
 
-Answers Inspections, which ask this node about itself: interfaces and settings, who has an address on a wire (needs CAP_NET_RAW), where the kernel
-sends a packet, and what Open vSwitch and ovn-controller say (with their sockets; CAP_DAC_OVERRIDE where those run as another user).
+It applies the NodePath of this node: ip rules, routes, nftables and sysctls that send replies out through the external
+network on which the connection came in. They remain when the agent stops; "sallyport-agent clean" removes them.
+This needs CAP_NET_ADMIN and the program nft.
 
-Answers the controller's questions whether this node is there (gRPC, grpc.health.v1, service ` + nodehealth.HealthService + `). Give the
-controller the same --egressip-node-healthcheck-port and, for TLS, certificates of the same authority, for the DNS names ` + nodehealth.AgentName + ` and
-` + nodehealth.ControllerName + `. Certificates that are renewed are read again without a restart.`,
+It answers Inspections, which are queries about this node: interfaces and sysctls, the neighbour with an address on a
+link (needs CAP_NET_RAW), route lookups, and the state of Open vSwitch and ovn-controller (needs their sockets, and
+CAP_DAC_OVERRIDE if they run as another user).
+
+It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nodehealth.HealthService + `). Set the same
+--egressip-node-healthcheck-port on the controller. For TLS, both need certificates of the same CA with the DNS names
+` + nodehealth.AgentName + ` and ` + nodehealth.ControllerName + `. Renewed certificates are loaded without a restart.`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.runAgent(cmd.Context()) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"),
-		"name of this node; empty: $NODE_NAME, and without that it only answers the controller")
+		"name of this node (default: $NODE_NAME); if empty, the agent only answers health checks")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
-		"kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
-	f.BoolVar(&o.agent.NodePaths, "node-paths", true, "carry out the NodePath of this node")
+		"kubeconfig file (default: $KUBECONFIG, or the service account of the pod)")
+	f.BoolVar(&o.agent.NodePaths, "node-paths", true, "apply the NodePath of this node")
 	f.BoolVar(&o.agent.Inspections, "inspections", true, "answer Inspections of this node")
 	f.StringVar(&o.agent.SwitchDir, "openvswitch-dir", "",
-		"where Open vSwitch has its sockets on this node, such as /run/openvswitch; empty: it is not asked")
+		"directory with the sockets of Open vSwitch, such as /run/openvswitch; if empty, it is not queried")
 	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "",
-		"where ovn-controller has its socket, such as /run/ovn; empty: it is not asked")
+		"directory with the socket of ovn-controller, such as /run/ovn; if empty, it is not queried")
 	f.IntVar(&o.healthPort, "egressip-node-healthcheck-port", 0,
-		"where to answer, the same as the controller's; 0: nowhere")
-	f.StringVar(&o.healthAddress, "bind-address", "", "which of the node's addresses to answer on; empty: all")
-	f.StringVar(&o.tlsFiles.Cert, "egressip-healthcheck-cert", "", "our certificate, for TLS; empty: without")
-	f.StringVar(&o.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
+		"port for health checks, the same as on the controller; 0: do not serve them")
+	f.StringVar(&o.healthAddress, "bind-address", "", "address of the node to serve health checks on (default: all)")
+	f.StringVar(&o.tlsFiles.Cert, "egressip-healthcheck-cert", "", "file with the server certificate; if empty, no TLS")
+	f.StringVar(&o.tlsFiles.Key, "egressip-healthcheck-key", "", "file with the key of the server certificate")
 	f.StringVar(&o.tlsFiles.CA, "egressip-healthcheck-ca", "",
-		"certificate of the authority that the controller's certificate is of")
+		"file with the CA certificate of the controller's certificate")
 	f.StringVar(&o.tlsFiles.PeerName, "egressip-healthcheck-peer", nodehealth.ControllerName,
-		"DNS name that the controller's certificate must have; empty: any certificate of the authority is taken for the controller's")
+		"DNS name that the controller's certificate must have; if empty, any certificate of the CA is accepted")
 	cmd.PersistentFlags().StringVar(&o.agent.StateDir, "state-dir", "/run/sallyport-agent",
-		"where settings are written down that were there before us")
+		"directory to store the previous settings of the node in")
 	cmd.PersistentFlags().StringVar(&o.agent.SysctlRoot, "sysctl-root", kernel.SysctlRoot,
-		"where the node's kernel settings can be written; in a container, a mount of the node's /proc/sys at another place")
+		"writable /proc/sys of the node; in a container, the node's /proc/sys mounted at another path")
 	cmd.AddCommand(newCleanCommand(&o))
 	return cmd
 }
 
-// newCleanCommand takes everything of ours away from the node.
+// newCleanCommand returns the command that removes everything that the agent wrote on the node.
 func newCleanCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "clean", Short: "Take away everything that the agent has written on this node, and put settings back",
+		Use: "clean", Short: "Remove everything that the agent wrote on this node, and restore sysctls",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			carrier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
+			applier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
 			if err != nil {
 				return err
 			}
-			defer carrier.Close()
-			report, err := carrier.Apply(cmd.Context(), nodepath.Spec{})
+			defer applier.Close()
+			report, err := applier.Apply(cmd.Context(), nodepath.Spec{})
 			if err != nil {
 				return err
 			}
@@ -117,13 +121,13 @@ func newCleanCommand(o *options) *cobra.Command {
 
 func (o *options) runAgent(ctx context.Context) error {
 	if o.healthPort == 0 && o.agent.Node == "" {
-		return errors.New("there is nothing to do: give --node, --egressip-node-healthcheck-port or both")
+		return errors.New("nothing to do: set --node, --egressip-node-healthcheck-port or both")
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	if o.agent.Node != "" {
 		var err error
 		if o.agent.Kubernetes, err = kube.LoadConfig(o.kubeconfig); err != nil {
-			return fmt.Errorf("%w; give --kubeconfig, or run in a pod with a service account", err)
+			return fmt.Errorf("%w; set --kubeconfig, or run in a pod with a service account", err)
 		}
 		group.Go(func() error { return agent.Run(ctx, o.agent, slog.Default()) })
 	}
@@ -147,6 +151,6 @@ func serveHealthCheck(ctx context.Context, address string, files mtls.Files) err
 	if err != nil {
 		return err
 	}
-	slog.Info("answers for this node", "address", on.Addr().String(), "tls", secrets != nil)
+	slog.Info("serving health checks", "address", on.Addr().String(), "tls", secrets != nil)
 	return nodehealth.Serve(ctx, on, secrets)
 }

@@ -17,8 +17,8 @@ func TestReferencePageHasEveryFlag(t *testing.T) {
 		newRootCommand())
 }
 
-// Settings are written where --sysctl-root says: runc refuses mounts below /proc, and a container's own /proc/sys can
-// only be read.
+// Settings are written below --sysctl-root: runc refuses mounts below /proc, and a container's own /proc/sys is
+// read-only.
 func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -33,7 +33,7 @@ func TestSettingsAreWrittenBelowSysctlRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, text := range map[string]string{
-		// what was there before the agent
+		// the state before the agent
 		setting: "2", filepath.Join(state, "settings.json"): `{"net.ipv4.conf.eth1.rp_filter": "1"}`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -1,5 +1,5 @@
-// Command sallyport-controller is the controller: it compiles Projects, EIps and FIps to Kube-OVN objects and OVN rows,
-// and keeps them so.
+// Command sallyport-controller is the controller: it compiles Projects, EIps, FIps and other objects to Kube-OVN
+// objects and OVN rows, and reconciles them.
 package main
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/mtls"
 )
 
-// version is set when the program is built.
+// version is set by the build.
 var version = "unknown"
 
-// gcPercent is how much may pile up before it is collected, in percent of what is in use. A project is worked out anew
-// for each change of it, so nearly all that is allocated is soon garbage; with Go's own 100, a quarter of the work
-// would be to collect it.
+// gcPercent is the default for GOGC: how much the heap may grow before a collection, in percent of the live heap. Every
+// change of a project compiles it anew, so nearly all allocations are short-lived; with Go's default of 100, garbage
+// collection would be a quarter of the work.
 const gcPercent = 200
 
 func main() {
@@ -48,15 +48,15 @@ func newRootCommand() *cobra.Command {
 	var asking probeFlags
 	cmd := &cobra.Command{
 		Use:   "sallyport-controller --nb-address ssl:HOST:6641 --nb-cert F --nb-key F --nb-ca F",
-		Short: "Make external addresses of Kube-OVN projects answer, and keep them so",
-		Long: `Make external addresses of Kube-OVN projects answer, and keep them so.
+		Short: "Provide external addresses for Kube-OVN projects",
+		Long: `Provide external addresses for Kube-OVN projects.
 
 The controller reads Projects, EIps, FIps, EgressIPs, EgressServices,
 EgressRoutes and Services of type LoadBalancer, writes Kube-OVN objects and OVN
-rows for them, and reports in their status what is observed. Several replicas
-may run: one of them leads, the others have their caches ready.
+rows for them, and reports the observed state in their status. Several replicas
+may run: one is the leader, the others keep their caches synced.
 
-On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
+On SIGTERM the controller finishes running writes, releases the Lease and exits.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			logger, err := newLogger(level)
@@ -74,24 +74,27 @@ On SIGTERM it finishes what it is writing, gives up the lead and ends.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; empty: $KUBECONFIG, or the pod's own service account")
+	f.StringVar(&kubeconfig, "kubeconfig", "",
+		"kubeconfig file (default: $KUBECONFIG, or the service account of the pod)")
 	c.AddFlags(f)
-	f.IntVar(&c.Workers, "workers", 8, "projects that are worked on side by side")
-	f.BoolVar(&c.LeaderElect, "leader-elect", true, "let one of several replicas lead")
+	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
+	f.BoolVar(&c.LeaderElect, "leader-elect", true, "elect a leader among the replicas")
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "",
-		"namespace of the lease, which is kept without an election, too; empty: the pod's own")
-	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served; 0: nowhere")
+		"namespace of the Lease, which is renewed even without leader election (default: the namespace of the pod)")
+	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080",
+		"address to serve Prometheus metrics on; 0: do not serve them")
 	f.BoolVar(&c.MetricsSecure, "metrics-secure", false,
-		"serve metrics by TLS, and only to users that may get /metrics (nonResourceURLs), by their bearer token")
+		"serve metrics over TLS, and only to bearer tokens of users who may get /metrics (nonResourceURLs)")
 	f.StringVar(&c.MetricsCertDir, "metrics-cert-dir", "",
-		"directory with tls.crt and tls.key for that; empty: a certificate that nobody has signed")
-	f.StringVar(&c.HealthAddress, "health-address", ":8081", "where /healthz and /readyz are served; 0: nowhere")
+		"directory with tls.crt and tls.key for --metrics-secure (default: a self-signed certificate)")
+	f.StringVar(&c.HealthAddress, "health-address", ":8081",
+		"address to serve /healthz and /readyz on; 0: do not serve them")
 	asking.addFlags(f, &c.Probe)
-	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
 	return cmd
 }
 
-// probeFlags is how nodes are asked, as flags have it.
+// probeFlags are the flags of the node health check.
 type probeFlags struct {
 	timeoutSeconds int
 	tlsFiles       mtls.Files
@@ -99,28 +102,29 @@ type probeFlags struct {
 
 func (r *probeFlags) addFlags(f *pflag.FlagSet, c *nodehealth.Config) {
 	f.IntVar(&r.timeoutSeconds, "egressip-reachability-total-timeout", 1,
-		"how many seconds a node that may hold egress addresses may leave questions unanswered; 0: it is not asked")
-	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "how often such a node is asked")
+		"seconds without an answer to health checks after which a node counts as dead and loses its egress addresses; "+
+			"0: no health checks")
+	f.DurationVar(&c.Period, "egressip-reachability-period", time.Second, "interval between health checks of a node")
 	f.IntVar(&c.Port, "egressip-node-healthcheck-port", 0,
-		"where sallyport-agent answers on nodes, by gRPC; 0: ask their kernels, on port 9")
+		"gRPC port of sallyport-agent on nodes; 0: probe the kernel of the node, on TCP port 9")
 	f.StringVar(&r.tlsFiles.Cert, "egressip-healthcheck-cert", "",
-		"our certificate for sallyport-agent, for TLS; empty: without")
-	f.StringVar(&r.tlsFiles.Key, "egressip-healthcheck-key", "", "its key")
+		"file with the client certificate for sallyport-agent; if empty, no TLS")
+	f.StringVar(&r.tlsFiles.Key, "egressip-healthcheck-key", "", "file with the key of the client certificate")
 	f.StringVar(&r.tlsFiles.CA, "egressip-healthcheck-ca", "",
-		"certificate of the authority that the agents' certificates are of")
+		"file with the CA certificate of the agents' certificates")
 	f.StringVar(&r.tlsFiles.PeerName, "egressip-healthcheck-peer", nodehealth.AgentName,
-		"DNS name that the agents' certificates must have; empty: any certificate of the authority is taken for an agent's")
+		"DNS name that the agents' certificates must have; if empty, any certificate of the CA is accepted")
 }
 
 func (r *probeFlags) applyTo(c *nodehealth.Config) (err error) {
 	c.Timeout = time.Duration(r.timeoutSeconds) * time.Second
 	if c.Period <= 0 {
-		return fmt.Errorf("--egressip-reachability-period %s: use a time above zero", c.Period)
+		return fmt.Errorf("--egressip-reachability-period %s: use a duration greater than zero", c.Period)
 	}
 	if r.tlsFiles.IsConfigured() {
 		c.CertificateFiles = []string{r.tlsFiles.Cert, r.tlsFiles.CA}
 		if c.TLS, err = r.tlsFiles.ClientConfig(); err != nil {
-			return fmt.Errorf("for sallyport-agent: %w", err)
+			return fmt.Errorf("TLS for sallyport-agent: %w", err)
 		}
 	}
 	return nil
@@ -137,9 +141,9 @@ func newLogger(level string) (*slog.Logger, error) {
 func kubernetesConfig(kubeconfig string) (*rest.Config, error) {
 	config, err := kube.LoadConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; give --kubeconfig, or run in a pod", err)
+		return nil, fmt.Errorf("load the Kubernetes configuration: %w; set --kubeconfig, or run in a pod", err)
 	}
-	// What is limited here is bursts of one controller, not of the cluster: the API server has its own fairness.
+	// These limits cap bursts of one controller, not the load of the cluster: the API server has priority and fairness.
 	config.QPS, config.Burst = 200, 400
 	config.UserAgent = "sallyport-controller/" + version
 	return config, nil

@@ -1,4 +1,4 @@
-// Package agent is Sallyport on a node: it carries out the node's NodePath, and answers questions about the node.
+// Package agent is the wiring of the node agent: it applies the node's NodePath and answers Inspections.
 package agent
 
 import (
@@ -27,27 +27,27 @@ import (
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
-// A burst of events is one run: it begins so long after the first. What failed is tried again after a time.
+// A run starts burstDelay after the first event of a burst, and retryDelay after a failure.
 const (
 	burstDelay = 20 * time.Millisecond
 	retryDelay = 5 * time.Second
 )
 
-// Config is what the operator chooses.
+// Config holds the operator's settings.
 type Config struct {
 	Kubernetes *rest.Config
 	Node       string
-	// NodePaths says whether the node's is carried out. Dir is where former settings are written down, and Sysctl where
-	// the node's settings are files that can be written.
+	// NodePaths: apply the NodePath of the node. StateDir stores previous sysctl values, SysctlRoot is a writable
+	// /proc/sys of the node.
 	NodePaths            bool
 	StateDir, SysctlRoot string
-	// Inspections says whether they are answered. SwitchDir and ControllerDir are where Open vSwitch and ovn-controller
-	// have their sockets; empty: they are not asked.
+	// Inspections: answer Inspections. SwitchDir and ControllerDir contain the sockets of Open vSwitch and
+	// ovn-controller; empty: they are not queried.
 	Inspections              bool
 	SwitchDir, ControllerDir string
 }
 
-// Agent does what there is to do on one node.
+// Agent runs on one node.
 type Agent struct {
 	config    Config
 	applier   *Applier
@@ -57,12 +57,12 @@ type Agent struct {
 	log       *slog.Logger
 
 	trigger chan struct{}
-	// lastApplied is what the kernel should hold, and did after the last run; nil: it did not.
+	// lastApplied is the wanted kernel state that the last run applied completely; nil: it did not.
 	lastApplied *nodepath.Kernel
 	repairs     repairHistory
 }
 
-// Run does what the operator chose until the context ends. What the kernel holds by then stays.
+// Run runs the agent until the context ends. The kernel state is kept.
 func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	scheme := runtime.NewScheme()
 	if err := kubedcv1alpha1.AddToScheme(scheme); err != nil {
@@ -83,15 +83,15 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	return nil
 }
 
-// runNodePath carries the NodePath out.
+// runNodePath applies the NodePath until the context ends.
 func (a *Agent) runNodePath(ctx context.Context) error {
-	carrier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
+	applier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
 	if err != nil {
 		return err
 	}
-	defer carrier.Close()
-	a.applier = carrier
-	if err := carrier.kernel.Watch(ctx, a.triggerRun); err != nil {
+	defer applier.Close()
+	a.applier = applier
+	if err := applier.kernel.Watch(ctx, a.triggerRun); err != nil {
 		return err
 	}
 	if err := a.startNodePathCache(ctx); err != nil {
@@ -100,22 +100,22 @@ func (a *Agent) runNodePath(ctx context.Context) error {
 	a.triggerRun()
 	for a.waitForTrigger(ctx) {
 		if err := a.reconcile(ctx); err != nil && ctx.Err() == nil {
-			a.log.Error("could not carry out the NodePath", "error", err)
+			a.log.Error("failed to apply the NodePath", "error", err)
 			time.AfterFunc(retryDelay, a.triggerRun)
 		}
 	}
 	return nil
 }
 
-// triggerRun asks for a run.
+// triggerRun requests a run.
 func (a *Agent) triggerRun() {
 	select {
 	case a.trigger <- struct{}{}:
-	default: // it is asked for already
+	default: // already requested
 	}
 }
 
-// waitForTrigger waits until a run is asked for, and for what comes with it.
+// waitForTrigger waits for a request, and then for the rest of the burst.
 func (a *Agent) waitForTrigger(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -130,7 +130,7 @@ func (a *Agent) waitForTrigger(ctx context.Context) bool {
 	}
 }
 
-// startNodePathCache follows the NodePath of this node, and no other.
+// startNodePathCache watches the NodePath of this node only.
 func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
 	a.nodePaths, err = cache.New(a.config.Kubernetes,
 		cache.Options{Scheme: a.api.Scheme(), ByObject: map[client.Object]cache.ByObject{
@@ -153,14 +153,14 @@ func (a *Agent) startNodePathCache(ctx context.Context) (err error) {
 	if err := a.startEventRecorder(ctx); err != nil {
 		return err
 	}
-	go func() { _ = a.nodePaths.Start(ctx) }() // it fails only when it is started twice
+	go func() { _ = a.nodePaths.Start(ctx) }() // it fails only if it is started twice
 	if !a.nodePaths.WaitForCacheSync(ctx) {
-		return fmt.Errorf("the NodePath could not be read: %w", context.Cause(ctx))
+		return fmt.Errorf("read the NodePath: %w", context.Cause(ctx))
 	}
 	return nil
 }
 
-// reconcile brings the kernel to what is asked for, and reports.
+// reconcile brings the kernel to the wanted state and writes the status.
 func (a *Agent) reconcile(ctx context.Context) error {
 	path := &kubedcv1alpha1.NodePath{}
 	err := a.nodePaths.Get(ctx, client.ObjectKey{Name: a.config.Node}, path)
@@ -187,16 +187,16 @@ func (a *Agent) reconcile(ctx context.Context) error {
 	return err
 }
 
-// recordChanges notes what was done. Where nothing else was wanted than the last time, somebody else has taken it away.
+// recordChanges records what changed. If the wanted state is the same as last time, someone else removed our entries.
 func (a *Agent) recordChanges(report *Report) {
-	a.log.Info("the kernel was changed", "changes", len(report.Changes), "first", report.Changes[0])
+	a.log.Info("changed the kernel state", "changes", len(report.Changes), "first", report.Changes[0])
 	if reflect.DeepEqual(a.lastApplied, report.Want) {
 		a.repairs.recordRepair(time.Now(), report.Changes)
-		time.AfterFunc(disturbedWindow, a.triggerRun) // then it may be undisturbed again
+		time.AfterFunc(disturbedWindow, a.triggerRun) // it may be undisturbed again by then
 	}
 }
 
-// writeStatus writes the status, and an event for each condition that is another than before.
+// writeStatus writes the status, and an Event for each changed condition.
 func (a *Agent) writeStatus(ctx context.Context, path *kubedcv1alpha1.NodePath, report *Report) error {
 	status := renderStatus(path, report, &a.repairs, time.Now())
 	if equality.Semantic.DeepEqual(status, path.Status) {
@@ -222,7 +222,6 @@ func (a *Agent) writeStatus(ctx context.Context, path *kubedcv1alpha1.NodePath, 
 	return nil
 }
 
-// startEventRecorder tells of what changes.
 func (a *Agent) startEventRecorder(ctx context.Context) error {
 	set, err := kubernetes.NewForConfig(a.config.Kubernetes)
 	if err != nil {

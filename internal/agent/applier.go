@@ -11,15 +11,15 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Applier carries out what a NodePath asks for, in the network namespace in which it was made.
+// Applier applies a NodePath in the network namespace in which it was created.
 type Applier struct {
 	kernel   *kernel.Kernel
 	nft      *kernel.Nft
-	stateDir string // where is written down what was there before
+	stateDir string // stores the previous state
 }
 
-// NewApplier is a carrier that writes down in a directory what was there before, and finds the kernel's settings as
-// files below sysctl.
+// NewApplier returns an applier that stores the previous state of the node in a directory, and finds the kernel's
+// settings as files below sysctl.
 func NewApplier(dir, sysctl string) (*Applier, error) {
 	k, err := kernel.OpenAt(sysctl)
 	if err != nil {
@@ -32,20 +32,20 @@ func NewApplier(dir, sysctl string) (*Applier, error) {
 	return &Applier{k, nft, dir}, nil
 }
 
-// Close ends the connection to the kernel. What it holds stays.
+// Close closes the connection to the kernel. The kernel state is kept.
 func (c *Applier) Close() { c.kernel.Close() }
 
-// Report is how the kernel is doing.
+// Report is the result of a run.
 type Report struct {
 	Want     *nodepath.Kernel
 	Networks []nodepath.NetworkResult
 	Entries  map[string]int64 // by network
 	Failures []state.Failure
-	// Changes are what had to be done, as lines of a plan.
+	// Changes are the changes that were made, as lines of a plan.
 	Changes []string
 }
 
-// Apply brings the kernel to what is asked for.
+// Apply brings the kernel to the wanted state.
 func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error) {
 	node, err := c.kernel.ReadNode()
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 	}
 	want := nodepath.Compile(spec, node)
 	out := &Report{Want: want, Networks: want.Networks, Entries: countEntries(want)}
-	// What is made first goes last. An interface keeps its addresses in a VRF by a setting, has its routes there, and
-	// rules lead to them.
+	// Deletions run in reverse order. A sysctl keeps the addresses of an interface when it moves into a VRF, so
+	// settings come before links. Routes need the interface in its VRF, and rules need the routes.
 	settings := c.kernel.Sysctls(c.stateDir, want.Sysctls)
 	links := state.TryPreparePlan(ctx, c.kernel.Links(c.stateDir), want.Links, state.SkipRemovals)
 	if err := out.runPlans(ctx, state.TryPreparePlan(ctx, settings, settings.FilterExisting(want.Sysctls),
@@ -67,8 +67,8 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 			return nil, err
 		}
 	}
-	// Routes go with the interface that is put into a VRF, and settings come with one that is made, so they are looked
-	// at only now.
+	// The kernel deletes the routes of an interface that moves into a VRF, and a new interface has its own sysctls, so
+	// both are observed only now.
 	err = out.runPlans(ctx,
 		state.TryPreparePlan(ctx, settings, want.Sysctls,
 			skipFailedOrigins[nodepath.SysctlKey, nodepath.Sysctl](failed)),
@@ -84,9 +84,9 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 	return out, nil
 }
 
-// removeLinks takes away links that are not wanted any more, and interfaces out of VRFs. What leads packets the new way
-// comes before that, and routes by such an interface, which the kernel takes away with it, come at once after: in
-// between, connections are interrupted.
+// removeLinks deletes unwanted links and takes interfaces out of VRFs. Before that it adds the nftables entries and
+// rules for the new path. Right after, it restores routes through such an interface, which the kernel deletes:
+// connections are interrupted in between.
 func (c *Applier) removeLinks(ctx context.Context, out *Report, failed map[state.Ref]bool) error {
 	err := out.runPlans(ctx,
 		state.TryPreparePlan(ctx, c.nft, out.Want.Nft, skipFailedOrigins[nodepath.NftKey, nodepath.NftValue](failed),
@@ -102,7 +102,6 @@ func (c *Applier) removeLinks(ctx context.Context, out *Report, failed map[state
 		skipFailedOrigins[nodepath.RouteKey, nodepath.Route](failed), state.SkipRemovals))
 }
 
-// runPlans carries plans out.
 func (r *Report) runPlans(ctx context.Context, plans ...state.Prepared) error {
 	ready, err := state.CollectPlans(plans...)
 	if err != nil {
@@ -113,13 +112,12 @@ func (r *Report) runPlans(ctx context.Context, plans ...state.Prepared) error {
 	return nil
 }
 
-// onlyRemove keeps what goes: what comes has come, or failed to.
+// onlyRemove keeps removals only: additions were already tried.
 func onlyRemove[K state.Key[K], V state.Value[V]](changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K,
 	V] {
 	return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool { return !c.IsRemoval() })
 }
 
-// failedOrigins are those of what failed.
 func failedOrigins(failures []state.Failure) map[state.Ref]bool {
 	out := map[state.Ref]bool{}
 	for _, f := range failures {
@@ -128,8 +126,8 @@ func failedOrigins(failures []state.Failure) map[state.Ref]bool {
 	return out
 }
 
-// skipFailedOrigins lets nothing come for networks that lack a link: rules that lead to the legs of a VRF that is not
-// there make packets go round. And it lets nothing go, because the old way of such a network is better than none.
+// skipFailedOrigins adds nothing for networks that lack a link: rules that point to the veth pair of a missing VRF
+// would create a loop. It also removes nothing, because the old path of such a network is better than none.
 func skipFailedOrigins[K state.Key[K], V state.Value[V]](failed map[state.Ref]bool) state.Guard[K, V] {
 	return func(changes []state.Change[K, V], _ state.Set[K, V]) []state.Change[K, V] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[K, V]) bool {
@@ -138,7 +136,7 @@ func skipFailedOrigins[K state.Key[K], V state.Value[V]](failed map[state.Ref]bo
 	}
 }
 
-// hasRemovals says whether something of a plan goes.
+// hasRemovals reports whether a plan removes something.
 func hasRemovals(p state.Prepared) bool {
 	return p.Err == nil && slices.ContainsFunc(p.ChangeLines(), func(l state.Line) bool { return l.Removes })
 }
@@ -154,7 +152,7 @@ func changeLines(plans []state.Plan) (out []string) {
 	return out
 }
 
-// countEntries counts what is wanted for each network.
+// countEntries counts the wanted entries of each network.
 func countEntries(k *nodepath.Kernel) map[string]int64 {
 	out := map[string]int64{}
 	countByOrigin(out, k.Links)
@@ -171,7 +169,7 @@ func countByOrigin[K state.Key[K], V state.Value[V]](into map[string]int64, set 
 	}
 }
 
-// describeFailures is the failures of a network, as a sentence.
+// describeFailures summarizes the failures of a network.
 func (r *Report) describeFailures(network string) string {
 	var first state.Failure
 	n := 0
@@ -192,7 +190,7 @@ func (r *Report) describeFailures(network string) string {
 	}
 }
 
-// networkProblems are what keeps networks from working, by network.
+// networkProblems returns the problem of each network that does not work.
 func (r *Report) networkProblems() map[string]string {
 	out := map[string]string{}
 	for _, n := range r.Networks {
@@ -205,7 +203,7 @@ func (r *Report) networkProblems() map[string]string {
 	return out
 }
 
-// hasMissingInterface says whether a network's interface is not there or not ready.
+// hasMissingInterface reports whether the interface of a network is missing or not ready.
 func (r *Report) hasMissingInterface() bool {
 	return slices.ContainsFunc(r.Networks, func(n nodepath.NetworkResult) bool { return n.Missing })
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/openvswitch"
 )
 
-// So many Inspections are answered at once. One that was there before the agent, and for so long, nobody waits for any
-// more.
+// How many Inspections are answered at the same time. An Inspection that is older than staleAfter when the agent starts
+// is not answered: nobody waits for it any more.
 const (
 	maxConcurrentAnswers = 4
 	staleAfter           = 2 * time.Minute
 )
 
-// inspectionServer is where Inspections of this node are answered, each once: a question can't change.
+// inspectionServer answers the Inspections of this node, each once: their spec is immutable.
 type inspectionServer struct {
 	inspector *inspector
 	api       client.Client
@@ -33,12 +33,12 @@ type inspectionServer struct {
 	onError   func(error)
 }
 
-// runInspections answers Inspections until the context ends. It has a cache of its own: NodePaths are carried out where
-// there are no Inspections, or not yet, too.
+// runInspections answers Inspections until the context ends. It has its own cache, so that NodePaths are applied even
+// if the kind Inspection is not installed, or not yet.
 func (a *Agent) runInspections(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := a.serveInspections(ctx); err != nil {
-			a.log.Error("Inspections are not answered", "error", err)
+			a.log.Error("failed to serve Inspections", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -59,7 +59,7 @@ func (a *Agent) serveInspections(ctx context.Context) error {
 			ControllerDir: a.config.ControllerDir,
 		}}, api: a.api,
 		slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) {
-			a.log.Error("could not answer an Inspection", "error", err)
+			a.log.Error("failed to answer an Inspection", "error", err)
 		},
 	}
 	all, err := cache.New(a.config.Kubernetes,
@@ -81,7 +81,6 @@ func (a *Agent) serveInspections(ctx context.Context) error {
 	return all.Start(ctx)
 }
 
-// handleInspection answers an Inspection.
 func (d *inspectionServer) handleInspection(ctx context.Context, o *kubedcv1alpha1.Inspection, before bool) {
 	if !d.needsAnswer(o, before) {
 		return
@@ -95,13 +94,13 @@ func (d *inspectionServer) handleInspection(ctx context.Context, o *kubedcv1alph
 	}()
 }
 
-// needsAnswer says whether an Inspection waits for an answer. The clock of this node may be wrong, which an answer
-// would show, so only those that were there before the agent are judged by it.
+// needsAnswer reports whether an Inspection waits for an answer. The clock of this node may be wrong, and an answer
+// would show that, so the age only matters for Inspections that existed before the agent started.
 func (*inspectionServer) needsAnswer(o *kubedcv1alpha1.Inspection, before bool) bool {
 	return o.Status.Time == nil && (!before || time.Since(o.CreationTimestamp.Time) < staleAfter)
 }
 
-// writeAnswer writes the answer. Whoever asked may have stopped waiting and deleted it.
+// writeAnswer writes the answer. The client may have stopped waiting and deleted the Inspection.
 func (d *inspectionServer) writeAnswer(ctx context.Context, o *kubedcv1alpha1.Inspection) error {
 	next := o.DeepCopy()
 	next.Status = d.inspector.answerInspection(ctx, o.Spec)

@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kernel"
 )
 
-// Each question is answered once, and one that nobody waits for any more is not. A clock that is wrong stops nothing.
+// Each Inspection is answered once, and an abandoned one is not. A wrong clock does not prevent answers.
 func TestWhichInspectionsAreAnswered(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := kubedcv1alpha1.AddToScheme(scheme); err != nil {
@@ -68,7 +68,7 @@ func TestWhichInspectionsAreAnswered(t *testing.T) {
 	}
 }
 
-// Whoever asked may have gone.
+// The client may have deleted the Inspection.
 func TestInspectionThatWasDeleted(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := kubedcv1alpha1.AddToScheme(scheme); err != nil {
@@ -86,7 +86,7 @@ func TestInspectionThatWasDeleted(t *testing.T) {
 	}
 }
 
-// What is asked wrongly is told, and the rest is answered.
+// Invalid questions are reported as problems, and the others are answered.
 func TestQuestionsThatMakeNoSense(t *testing.T) {
 	k, err := kernel.Open()
 	if err != nil {

@@ -18,20 +18,19 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/probe"
 )
 
-// answerTimeout is how long an answer may take. What is not known by then is told as a problem.
+// answerTimeout limits the time for an answer. Whatever is missing by then is reported as a problem.
 const answerTimeout = 3 * time.Second
 
-// inspector answers questions about the node.
+// inspector answers Inspections.
 type inspector struct {
 	kernel  *kernel.Kernel
 	vswitch openvswitch.Node
 }
 
-// inspectionAnswer is an answer that is being made, by several at once. Each part has fields of its own, and all of
-// them may have problems.
+// inspectionAnswer is an answer that several goroutines write to. Each has its own fields, and all may add problems.
 type inspectionAnswer struct {
 	kubedcv1alpha1.InspectionStatus
-	podInterfaces map[string]bool // interfaces that lead to them
+	podInterfaces map[string]bool // interfaces of pods
 
 	mu sync.Mutex
 }
@@ -42,7 +41,7 @@ func (a *inspectionAnswer) addProblem(err error) {
 	a.Problems = append(a.Problems, err.Error())
 }
 
-// answerInspection answers everything, at the same time.
+// answerInspection answers all questions in parallel.
 func (i *inspector) answerInspection(ctx context.Context,
 	spec kubedcv1alpha1.InspectionSpec,
 ) kubedcv1alpha1.InspectionStatus {
@@ -68,7 +67,7 @@ func (i *inspector) answerInspection(ctx context.Context,
 	return out.InspectionStatus
 }
 
-// inspectKernel tells of interfaces and settings.
+// inspectKernel reports interfaces and settings.
 func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	all, err := i.kernel.ListInterfaces()
 	if err != nil {
@@ -77,35 +76,35 @@ func (i *inspector) inspectKernel(out *inspectionAnswer) {
 	var addressed []string
 	for _, x := range all {
 		//nolint:gosec // of the kernel, which has 32 bits for it
-		told := kubedcv1alpha1.InterfaceAnswer{
+		answer := kubedcv1alpha1.InterfaceAnswer{
 			Name: x.Name, MAC: x.MAC, Up: x.Up && x.Carrier, NoCarrier: x.Up && !x.Carrier, MTU: int32(x.MTU),
 		}
 		for _, p := range x.Addresses {
-			told.Addresses = append(told.Addresses, p.String())
+			answer.Addresses = append(answer.Addresses, p.String())
 		}
 		if len(x.Addresses) > 0 {
 			addressed = append(addressed, x.Name)
 		}
-		out.Interfaces = append(out.Interfaces, told)
+		out.Interfaces = append(out.Interfaces, answer)
 	}
 	if out.Settings, err = i.kernel.ReadSysctls(addressed); err != nil {
 		out.addProblem(err)
 	}
 }
 
-// lookupRoutes tells where the kernel sends packets.
+// lookupRoutes reports where the kernel sends packets.
 func (i *inspector) lookupRoutes(out *inspectionAnswer, questions []kubedcv1alpha1.RouteQuestion) {
 	for _, q := range questions {
 		way, err := i.lookupRoute(q)
-		told := kubedcv1alpha1.RouteAnswer{
+		answer := kubedcv1alpha1.RouteAnswer{
 			Interface: way.Interface,
 			NextHop:   formatAddr(way.NextHop),
 			Source:    formatAddr(way.Source),
 		}
 		if err != nil {
-			told.Problem = err.Error()
+			answer.Problem = err.Error()
 		}
-		out.Routes = append(out.Routes, told)
+		out.Routes = append(out.Routes, answer)
 	}
 }
 
@@ -121,7 +120,7 @@ func (i *inspector) lookupRoute(q kubedcv1alpha1.RouteQuestion) (kernel.RouteRes
 	return i.kernel.LookupRoute(p)
 }
 
-// formatAddr is an address; empty: none.
+// formatAddr formats an address, or returns an empty string if there is none.
 func formatAddr(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -129,14 +128,14 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// probeNeighbours tells who has addresses on wires. What could not be asked is a problem, and no answer: nobody was
-// silent.
+// probeNeighbours reports which MACs have addresses on a link. If a question could not be sent, it is a problem and not
+// an empty answer, which would mean that nobody replied.
 func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kubedcv1alpha1.NeighbourQuestion) {
 	var asked []probe.Query
 	for _, q := range questions {
 		a, err := netip.ParseAddr(q.Address)
 		if err != nil {
-			out.addProblem(fmt.Errorf("who has an address: %w", err))
+			out.addProblem(fmt.Errorf("neighbour question: %w", err))
 			continue
 		}
 		asked = append(asked, probe.Query{Interface: q.Interface, VLAN: uint16(q.Vlan), Address: a}) //nolint:gosec // the API server allows at most 4094
@@ -144,19 +143,19 @@ func probeNeighbours(ctx context.Context, out *inspectionAnswer, questions []kub
 	if len(asked) == 0 {
 		return
 	}
-	for i, told := range probe.FindNeighbours(ctx, asked) {
-		if told.Err != nil {
-			out.addProblem(told.Err)
+	for i, answer := range probe.FindNeighbours(ctx, asked) {
+		if answer.Err != nil {
+			out.addProblem(answer.Err)
 			continue
 		}
 		q := asked[i]
 		out.Neighbours = append(out.Neighbours, kubedcv1alpha1.NeighbourAnswer{
-			Interface: q.Interface, Vlan: int32(q.VLAN), Address: q.Address.String(), MACs: told.MACs,
+			Interface: q.Interface, Vlan: int32(q.VLAN), Address: q.Address.String(), MACs: answer.MACs,
 		})
 	}
 }
 
-// inspectSwitch tells how Open vSwitch and ovn-controller are doing.
+// inspectSwitch reports the state of Open vSwitch and ovn-controller.
 func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	is, failed := i.vswitch.ReadState(ctx)
 	out.podInterfaces = is.PodInterfaces
@@ -174,14 +173,14 @@ func (i *inspector) inspectSwitch(ctx context.Context, out *inspectionAnswer) {
 	out.Switch.Problem = strings.Join(problems, "; ")
 }
 
-// findConnections tells which connections there are, and how many use addresses. Open vSwitch lists all of them for
-// that, which keeps it busy for a moment, so it is asked once, and only when somebody wants to know.
+// findConnections reports matching connections, and how many use each address. Open vSwitch has to list all
+// connections, which keeps it busy for a moment, so this is done once, and only on request.
 func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, spec kubedcv1alpha1.InspectionSpec) {
 	var questions []openvswitch.ConnectionFilter
 	for _, q := range spec.Connections {
 		asked, err := parseConnectionQuestion(q)
 		if err != nil {
-			out.addProblem(fmt.Errorf("which connections there are: %w", err))
+			out.addProblem(fmt.Errorf("connection question: %w", err))
 			continue
 		}
 		questions = append(questions, asked)
@@ -190,7 +189,7 @@ func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, 
 	for _, u := range spec.Usage {
 		a, err := netip.ParseAddr(u)
 		if err != nil {
-			out.addProblem(fmt.Errorf("how an address is used: %w", err))
+			out.addProblem(fmt.Errorf("usage question: %w", err))
 			continue
 		}
 		addresses = append(addresses, a)
@@ -200,7 +199,7 @@ func (i *inspector) findConnections(ctx context.Context, out *inspectionAnswer, 
 		return
 	}
 	if i.vswitch.SwitchDir == "" {
-		out.addProblem(errors.New("connections are not known: start the agent with --openvswitch-dir"))
+		out.addProblem(errors.New("connections are unknown: start the agent with --openvswitch-dir"))
 		return
 	}
 	if err := i.vswitch.DumpConntrack(ctx, search.AddConnection); err != nil {
@@ -226,7 +225,6 @@ func parseConnectionQuestion(q kubedcv1alpha1.ConnectionQuestion) (out openvswit
 	return out, errors.Join(err, other)
 }
 
-// addConnections tells what was found.
 func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map[int]string) {
 	found, more := search.Matches()
 	for _, c := range found {
@@ -237,19 +235,19 @@ func addConnections(out *inspectionAnswer, search *openvswitch.Search, zones map
 		})
 	}
 	for _, q := range more {
-		out.addProblem(fmt.Errorf("more than %d connections of %s are not told", openvswitch.MaxMatches, q.Client))
+		out.addProblem(fmt.Errorf("only the first %d connections of %s are listed", openvswitch.MaxMatches, q.Client))
 	}
 	for _, u := range search.Usage() {
 		//nolint:gosec // a number of connections of one node
-		told := kubedcv1alpha1.UsageAnswer{
+		answer := kubedcv1alpha1.UsageAnswer{
 			Address:     u.Address.String(),
 			Connections: int32(u.Connections),
 			Protocol:    u.Protocol,
 			Ports:       int32(u.Ports),
 		}
 		if u.Ports > 0 {
-			told.To = u.To.String()
+			answer.To = u.To.String()
 		}
-		out.Usage = append(out.Usage, told)
+		out.Usage = append(out.Usage, answer)
 	}
 }

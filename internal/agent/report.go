@@ -14,17 +14,17 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// Somebody else disturbs us when something of ours has to be put back so often within so long.
+// The node counts as disturbed if repairs were necessary this often within this time.
 const (
 	disturbedThreshold = 3
 	disturbedWindow    = 5 * time.Minute
 )
 
-// repairHistory is how often something of ours was put back.
+// repairHistory records how often our entries had to be restored.
 type repairHistory struct {
 	total      int64
 	recent     []time.Time
-	lastChange string // the last
+	lastChange string
 }
 
 func (r *repairHistory) recordRepair(now time.Time, what []string) {
@@ -33,13 +33,13 @@ func (r *repairHistory) recordRepair(now time.Time, what []string) {
 	r.lastChange = strings.TrimSpace(strings.TrimLeft(what[0], "+~- "))
 }
 
-// isDisturbed says whether that is too often.
+// isDisturbed reports whether repairs are too frequent.
 func (r *repairHistory) isDisturbed(now time.Time) bool {
 	r.recent = slices.DeleteFunc(r.recent, func(t time.Time) bool { return now.Sub(t) > disturbedWindow })
 	return len(r.recent) >= disturbedThreshold
 }
 
-// renderStatus is the status after a run.
+// renderStatus returns the status after a run.
 func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistory,
 	now time.Time,
 ) kubedcv1alpha1.NodePathStatus {
@@ -71,14 +71,15 @@ func renderStatus(path *kubedcv1alpha1.NodePath, report *Report, r *repairHistor
 	}
 	set("Programmed", len(problems) > 0, reason, joinProblems(problems))
 	set("Undisturbed", r.isDisturbed(now), intent.Disturbed, fmt.Sprintf(
-		"something on this node takes away what is ours, %d times in the last minutes, such as %s; it is put back each time. "+
-			"If systemd-networkd runs here, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no; "+
-			"if NetworkManager does, let it leave the interface alone; who loads a whole nftables ruleset must not flush it",
+		"something on this node removed Sallyport's entries %d times in the last minutes, such as %s; "+
+			"the agent restores them each time. "+
+			"For systemd-networkd, set ManageForeignRoutingPolicyRules=no and ManageForeignRoutes=no; "+
+			"for NetworkManager, make the interface unmanaged; "+
+			"a program that loads an nftables ruleset must not flush the whole ruleset",
 		len(r.recent), r.lastChange))
 	return out
 }
 
-// joinProblems is all problems.
 func joinProblems(problems map[string]string) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(problems)) {

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// conditionLines is the conditions of a status, a line for each: type, status and reason, and the message if there is
+// conditionLines returns the conditions of a status, one per line: type, status, reason, and the message if there is
 // one.
 func conditionLines(status kubedcv1alpha1.NodePathStatus) string {
 	var out []string
@@ -109,7 +109,7 @@ func TestRenderTellsOfNetworks(t *testing.T) {
 	}
 }
 
-// Somebody else disturbs us when something is put back three times in five minutes, and no longer when that has passed.
+// Undisturbed is false after three repairs in five minutes, and true again when that time has passed.
 func TestDisturbed(t *testing.T) {
 	path, r := &kubedcv1alpha1.NodePath{}, &repairHistory{}
 	at := func(after time.Duration) *metav1.Condition {
@@ -137,7 +137,7 @@ func TestDisturbed(t *testing.T) {
 			t.Errorf("step %d, after %s: it is %s, wanted %s (%s)", i, step.after, c.Status, step.want, c.Message)
 		}
 		if says := strings.Contains(c.Message,
-			"such as rule 1110 lookup 9101; it is put back each time"); says != (step.want == "False") {
+			"such as rule 1110 lookup 9101; the agent restores them each time"); says != (step.want == "False") {
 			t.Errorf("step %d, after %s: the message is %q", i, step.after, c.Message)
 		}
 	}
@@ -146,7 +146,7 @@ func TestDisturbed(t *testing.T) {
 	}
 }
 
-// A status that says the same is the same: nothing is written to Kubernetes.
+// An unchanged status is rendered identically, so nothing is written to Kubernetes.
 func TestRenderIsStable(t *testing.T) {
 	path, report := &kubedcv1alpha1.NodePath{},
 		&Report{Networks: []nodepath.NetworkResult{{Name: "a", Problem: "no eth2", Missing: true}}}

@@ -1,4 +1,4 @@
-// Package controller is the wiring of the controller: caches, the northbound database, the runner, leader election.
+// Package controller is the wiring of the controller: caches, northbound database, runner and leader election.
 package controller
 
 import (
@@ -26,30 +26,30 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// shutdownTimeout is how long a stopping controller waits for shards that are running.
+// shutdownTimeout is how long a stopping controller waits for running shards.
 const shutdownTimeout = 10 * time.Second
 
-// Config is what the operator chooses.
+// Config holds the operator's settings.
 type Config struct {
 	Kubernetes *rest.Config
 	Northbound ovn.Config
-	// Southbound may have no endpoints; then nothing is known of what OVN does by itself.
+	// Southbound may have no endpoints. Then the controller does not see what OVN does by itself.
 	Southbound ovn.Config
 	Defaults   snapshot.Config
 	Probe      nodehealth.Config // of nodes that may hold egress addresses
 	Workers    int
-	Version    string // of the program, for who asks
+	Version    string // of the program, for sallyport_info
 
 	LeaderElect                   bool
 	LeaderElectionNamespace       string
 	MetricsAddress, HealthAddress string
-	// MetricsSecure: metrics are served by TLS, and only to whom the cluster lets get them. MetricsCertDir has tls.crt
-	// and tls.key for it; empty: a certificate is made that nobody has signed.
+	// MetricsSecure serves metrics over TLS and only to users that the cluster authorizes. MetricsCertDir contains
+	// tls.crt and tls.key; if it is empty, a self-signed certificate is generated.
 	MetricsSecure  bool
 	MetricsCertDir string
 }
 
-// Run runs the controller until the context ends. It returns when what was running has finished.
+// Run runs the controller until the context ends. It returns when running shards have finished.
 func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	ctrllog.SetLogger(logr.FromSlogHandler(logger.Handler()))
 	mgr, err := manager.New(c.Kubernetes, c.managerOptions())
@@ -65,7 +65,7 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	queue := runner.New(shards.ReconcileShard, shards.Metrics.countRun, logger)
 	asks.forwardTo(queue.Enqueue)
 	shards.Metrics.registerAll(shards, c, queue)
-	// Every replica keeps its caches; only the leader runs shards.
+	// Every replica keeps its caches synced; only the leader runs shards.
 	if err := mgr.Add(leaderRunnable{queue, c.Workers, &shards.Metrics.leading}); err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	return mgr.Start(ctx)
 }
 
-// addHeartbeat lets the controller give signs of life where it takes no part in an election, and is told where to.
+// addHeartbeat renews the Lease if there is no leader election and a namespace for the Lease is set.
 func (c Config) addHeartbeat(mgr manager.Manager, logger *slog.Logger) error {
 	if c.LeaderElect || c.LeaderElectionNamespace == "" {
 		return nil
@@ -145,12 +145,12 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 
 func checkConnected(nb *ovn.Client) error {
 	if !nb.IsConnected() {
-		return errors.New("the OVN northbound database is not connected")
+		return errors.New("not connected to the OVN northbound database")
 	}
 	return nil
 }
 
-// newRecorder is the recording of events on objects.
+// newRecorder returns a function that records Events on objects.
 func newRecorder(events *event.Recorder) kube.RecordFunc {
 	return func(about client.Object, warning bool, reason, message string) {
 		if intent.IsTransientReason(reason) {

@@ -16,17 +16,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// egressMemory is what the shard of egress addresses remembers from one run to the next: no two of its runs are at the
-// same time.
+// egressMemory is what the shard of egress addresses keeps between runs. Its runs never overlap.
 type egressMemory struct {
-	lastRebalance time.Time                // when the last address went to a node that holds fewer, or we began
-	placements    map[netip.Addr]string    // the nodes of addresses
-	assigned      map[string]portPlacement // where we say that addresses are, by port
-	strayPorts    map[string]portPlacement // those that are elsewhere
-	failedOver    map[string]portPlacement // where those were that the engine has moved a short time ago, and when
+	lastRebalance time.Time                // last move to a node with fewer addresses, or the start
+	placements    map[netip.Addr]string    // the node of each address
+	assigned      map[string]portPlacement // where we assigned addresses, by port
+	strayPorts    map[string]portPlacement // ports that are elsewhere
+	failedOver    map[string]portPlacement // previous place of ports that OVN moved a short time ago, and when
 }
 
-// prepareEgress gathers, compiles and compares what holds egress addresses.
+// prepareEgress gathers, compiles and computes the plans of the egress addresses.
 func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
 	inputs, world, err := s.Cluster.GatherEgress(ctx)
 	if err != nil {
@@ -47,7 +46,7 @@ func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
 	moving := s.applySouthbound(world)
 	again := s.allowRebalance(world)
 	if len(world.FailedOverFrom) > 0 && (again == 0 || again > standbyAvoidTime) {
-		again = standbyAvoidTime // then they may stand by
+		again = standbyAvoidTime // after that, these nodes may be standby again
 	}
 	want, verdicts := compile.Egress(world)
 	s.recordPlacements(world, verdicts)
@@ -75,7 +74,7 @@ func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
 	return work, err
 }
 
-// probeNodes lets the nodes that matter be asked, and takes those that do not answer for lost.
+// probeNodes sets which nodes are probed, and marks nodes that do not answer as not ready.
 func (s *Reconciler) probeNodes(w *snapshot.EgressInput) {
 	if s.Prober == nil {
 		return
@@ -93,15 +92,15 @@ func (s *Reconciler) probeNodes(w *snapshot.EgressInput) {
 	}
 }
 
-// allowRebalance allows one address to go to a node that holds fewer when the last one was long enough ago, and says
-// when the next may.
+// allowRebalance allows one address to move to a node with fewer addresses if the last move was long enough ago. It
+// returns when the next move is allowed.
 func (s *Reconciler) allowRebalance(w *snapshot.EgressInput) (again time.Duration) {
 	every := s.Config.RebalanceInterval
 	if every == 0 || len(w.EgressIPs) == 0 {
 		return 0
 	}
 	if s.egress.lastRebalance.IsZero() {
-		s.egress.lastRebalance = s.Clock() // another controller may just have moved one
+		s.egress.lastRebalance = s.Clock() // another controller may have just moved one
 	}
 	if since := s.Clock().Sub(s.egress.lastRebalance); since < every {
 		return every - since
@@ -110,7 +109,7 @@ func (s *Reconciler) allowRebalance(w *snapshot.EgressInput) (again time.Duratio
 	return every
 }
 
-// recordPlacements remembers where addresses are, and when one went to a node that holds fewer.
+// recordPlacements remembers the nodes of addresses, and when one moved to a node with fewer addresses.
 func (s *Reconciler) recordPlacements(w *snapshot.EgressInput, verdicts []intent.Verdict) {
 	places := map[netip.Addr]string{}
 	for _, v := range verdicts {
@@ -128,27 +127,27 @@ func (s *Reconciler) recordPlacements(w *snapshot.EgressInput, verdicts []intent
 	s.egress.placements = places
 }
 
-// moveSettleTime is how long a port has to be elsewhere than we said before we believe that the engine has moved it: it
-// takes a moment to bring it there. Where we have said so only a short time ago, it takes longer: nodes that have not
-// heard of each other yet, or a node that was cut off and comes back with what it knew before, claim the port until
-// they have heard of the others.
+// moveSettleTime is how long a port has to be on another chassis than assigned before we accept that OVN moved it: OVN
+// needs a moment to bind the port where we assigned it. After a recent assignment we wait reassignSettleTime: nodes
+// that do not know each other yet, or a node that was cut off and returns with old state, claim the port until they
+// hear from the others.
 //
-// A node from which the engine has moved a port does not stand by for it until it has not claimed it for some time: it
-// may come and go.
+// standbyAvoidTime: a node that lost a port to failover is not standby for it until it has not claimed the port for
+// this time, because it may be flapping.
 const (
 	moveSettleTime     = 250 * time.Millisecond
 	reassignSettleTime = 3 * time.Second
 	standbyAvoidTime   = 10 * time.Second
 )
 
-// portPlacement is where we said that a port is, where it is instead, and since when that is so.
+// portPlacement is where we assigned a port, where it is instead, and since when.
 type portPlacement struct {
 	assigned, actual string
 	since            time.Time
 }
 
-// applySouthbound adds what the southbound database says: nodes that the engine does not see are not ready, and ports
-// that it has moved stay where it brought them. It says whether some may still be on their way.
+// applySouthbound adds facts from the southbound database: nodes without a chassis are not ready, and ports that OVN
+// moved remain where they are. It reports whether some may still be moving.
 func (s *Reconciler) applySouthbound(w *snapshot.EgressInput) (moving bool) {
 	if chassis := s.SB.ChassisNames(); chassis != nil {
 		for i := range w.Nodes {
@@ -163,8 +162,8 @@ func (s *Reconciler) applySouthbound(w *snapshot.EgressInput) (moving bool) {
 	return moving
 }
 
-// detectMoves says which ports the engine has moved, given who may hold each, and who does. Some may still be on their
-// way.
+// detectMoves returns which ports OVN moved, given the chassis group and the current chassis of each port, and whether
+// some may still be moving.
 func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, holders map[string]string,
 	now time.Time,
 ) (moved map[string]string, moving bool) {
@@ -181,7 +180,7 @@ func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, hold
 			losers[port] = lost
 		}
 		if at == first || !slices.Contains(h.Chassis, at) {
-			continue // it is in its place, or nobody who may hold it has it
+			continue // in place, or not on any chassis of its group
 		}
 		strays[port] = m.strayPorts[port].keepSince(portPlacement{first, at, now})
 		doubt := moveSettleTime
@@ -198,7 +197,7 @@ func (m *egressMemory) detectMoves(held map[string]snapshot.HAChassisGroup, hold
 	return moved, moving
 }
 
-// refreshIfClaimed is the same with another time, if a port is still claimed by who has lost it.
+// refreshIfClaimed updates the time if the chassis that lost the port still claims it.
 func (s portPlacement) refreshIfClaimed(claims string, now time.Time) portPlacement {
 	if claims != "" && claims == s.assigned {
 		s.since = now
@@ -206,7 +205,7 @@ func (s portPlacement) refreshIfClaimed(claims string, now time.Time) portPlacem
 	return s
 }
 
-// keepSince is the same as before with its time, unless it is another now.
+// keepSince returns the previous placement, with its time, unless the placement changed.
 func (s portPlacement) keepSince(now portPlacement) portPlacement {
 	if s.assigned == now.assigned && s.actual == now.actual {
 		return s
@@ -214,7 +213,7 @@ func (s portPlacement) keepSince(now portPlacement) portPlacement {
 	return now
 }
 
-// guardChassisGroups is a guard that keeps the holders of an address until no project has an end of a link to it.
+// guardChassisGroups keeps the HA_Chassis_Group of an address until no project has a link to it.
 func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, intent.Row],
 	observed intent.Rows,
 ) []state.Change[intent.RowKey, intent.Row] {
@@ -227,19 +226,20 @@ func (s *Reconciler) guardChassisGroups(changes []state.Change[intent.RowKey, in
 	})
 }
 
-// guardEgressLeftovers is a guard that lets what Kube-OVN leaves behind of the egress router go when its Vpc is gone.
+// guardEgressLeftovers returns a guard that deletes Kube-OVN's leftovers of the egress router only when its Vpc is
+// gone.
 func guardEgressLeftovers(w *snapshot.EgressInput, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
-	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}]
+	_, wanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: ownership.EgressVpc}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
 		intent.Row] {
-		if comes || w.Engine.Vpc.Exists {
+		if wanted || w.Engine.Vpc.Exists {
 			return nil
 		}
 		return changes
 	}
 }
 
-// observeEgressLinks adds the ways to egress addresses that are there.
+// observeEgressLinks adds the existing links to egress addresses.
 func (s *Reconciler) observeEgressLinks(w *snapshot.VpcInput) {
 	if len(w.Selections) == 0 {
 		return

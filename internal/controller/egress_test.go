@@ -7,13 +7,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// What the southbound database says of one port, tenth of a second by tenth of a second, and when that is believed.
+// The chassis of one port in the southbound database, in steps of 100 ms, and when a move is accepted.
 func TestBelieve(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		said  func(tenth int) string // the first of those that may hold it
-		at    func(tenth int) string // who holds it
-		moved int                    // from when on, or -1
+		said  func(tenth int) string // the first chassis of the group
+		at    func(tenth int) string // the chassis that has the port
+		moved int                    // step at which the move is accepted, or -1
 	}{
 		{"a port that stays", constantChassis("a"), constantChassis("a"), -1},
 		{"of which nothing is known", constantChassis("a"), constantChassis(""), -1},
@@ -47,7 +47,7 @@ func TestBelieve(t *testing.T) {
 
 func constantChassis(chassis string) func(int) string { return func(int) string { return chassis } }
 
-// changingChassis is one chassis until some time, and then another, and each second another.
+// changingChassis returns one chassis until a step, and then another one each second.
 func changingChassis(tenth int, chassis ...string) func(int) string {
 	return func(now int) string {
 		if now < tenth {
@@ -57,7 +57,7 @@ func changingChassis(tenth int, chassis ...string) func(int) string {
 	}
 }
 
-// A node from which the engine has moved a port is avoided until it has not claimed the port for a while.
+// A chassis that lost a port to failover is avoided until it has not claimed the port for standbyAvoidTime.
 func TestAvoided(t *testing.T) {
 	var m egressMemory
 	begin := time.Unix(1000, 0)

@@ -11,12 +11,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// switchRemovalTimeout is how long Kube-OVN may take to remove a switch. After that we do not wait for it: it may have
-// been restarted in between, and then it leaves the router port of the switch where it is.
+// switchRemovalTimeout is how long we wait for Kube-OVN to remove a switch. If Kube-OVN restarted in between, it leaves
+// the router port of the switch behind, so waiting longer does not help.
 const switchRemovalTimeout = time.Minute
 
-// guardVpcRemoval is a guard that keeps a Vpc until Kube-OVN has removed the switch of its Subnet, which it begins when
-// the Subnet is gone. The port on the router is the last of it. Without the router it would try for ever.
+// guardVpcRemoval returns a guard that keeps a Vpc until Kube-OVN has removed the switch of its Subnet, which it starts
+// when the Subnet is gone. The router port is removed last. Without the router, Kube-OVN would retry forever.
 func guardVpcRemoval(w *snapshot.VpcInput) state.Guard[intent.ObjectKey, intent.Object] {
 	port := kubeovn.RouterPort(w.Shard, ownership.VPCSubnetName(w.Shard))
 	waits := w.Engine.RouterPorts[port] && !slices.ContainsFunc(w.Projects, func(p snapshot.Project) bool {
@@ -31,7 +31,6 @@ func guardVpcRemoval(w *snapshot.VpcInput) state.Guard[intent.ObjectKey, intent.
 	}
 }
 
-// externalSubnetNames names the external subnets.
 func externalSubnetNames(w *snapshot.VpcInput) []string {
 	var out []string
 	for _, x := range w.ExternalSubnets {
@@ -40,14 +39,14 @@ func externalSubnetNames(w *snapshot.VpcInput) []string {
 	return out
 }
 
-// guardVpcLeftovers is a guard that lets what Kube-OVN leaves behind of a VPC go when the Vpc is gone and is not about
-// to come again. A switch port that leads nowhere goes at once.
+// guardVpcLeftovers returns a guard that deletes Kube-OVN's leftovers of a VPC when the Vpc is gone and not wanted
+// again. A switch port without a peer is deleted at once.
 func guardVpcLeftovers(w *snapshot.VpcInput, want *intent.Intent) state.Guard[intent.RowKey, intent.Row] {
-	_, comes := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
+	_, wanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: w.Shard}]
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
 		intent.Row] {
 		return slices.DeleteFunc(slices.Clone(changes), func(c state.Change[intent.RowKey, intent.Row]) bool {
-			return c.Key.Table != "Logical_Switch_Port" && (comes || w.Engine.Vpc.Exists || w.Management != nil)
+			return c.Key.Table != "Logical_Switch_Port" && (wanted || w.Engine.Vpc.Exists || w.Management != nil)
 		})
 	}
 }

@@ -15,17 +15,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// leaseName is the lease of the controller: of who leads, or of the only one.
+// leaseName is the Lease of the controller: of the leader, or of the only replica.
 const leaseName = "sallyport-controller"
 
-// How long a sign of life is good, and how often it is given: as often as whoever leads does.
+// How long the Lease is valid, and how often it is renewed: as often as a leader renews it.
 const (
 	leaseDuration = 8 * time.Second
 	renewInterval = 2 * time.Second
 )
 
-// heartbeat renews the controller's lease where nobody elects a leader, so that whoever looks at the cluster sees in
-// either case whether the controller runs. It decides nothing: a lease of somebody else is taken over.
+// heartbeat renews the controller's Lease when there is no leader election, so that the Lease always shows whether the
+// controller runs. It decides nothing: it takes over the Lease of another holder.
 type heartbeat struct {
 	leases coordination.LeaseInterface
 	holder string
@@ -39,7 +39,7 @@ func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("find the name of this host: %w", err)
+		return nil, fmt.Errorf("read the host name: %w", err)
 	}
 	return &heartbeat{
 		leases: api.CoordinationV1().Leases(namespace),
@@ -48,13 +48,13 @@ func newHeartbeat(config *rest.Config, namespace string, logger *slog.Logger) (*
 	}, nil
 }
 
-// Start renews the lease until the context ends, and gives it up then.
+// Start renews the Lease until the context ends, then releases it.
 func (h *heartbeat) Start(ctx context.Context) error {
 	tick := time.NewTicker(renewInterval)
 	defer tick.Stop()
 	for {
 		if err := h.renewLease(ctx, h.holder); err != nil && ctx.Err() == nil {
-			h.log.Warn("could not renew the lease", "error", err)
+			h.log.Warn("failed to renew the Lease", "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -66,7 +66,7 @@ func (h *heartbeat) Start(ctx context.Context) error {
 	}
 }
 
-// renewLease writes who holds the lease now.
+// renewLease writes the holder of the Lease.
 func (h *heartbeat) renewLease(ctx context.Context, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, renewInterval)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// A lease is there as long as the controller runs, renewed by whoever runs, and given up when it ends.
+// The Lease exists while the controller runs, is renewed by the running controller, and is released when it stops.
 func TestHeartbeat(t *testing.T) {
 	leases := fake.NewClientset().CoordinationV1().Leases("kube-system")
 	for _, holder := range []string{"first", "second"} {

@@ -7,37 +7,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is a metric as it is documented.
+// Metric is a metric as documented.
 type Metric struct{ Name, Kind, Labels, Help string }
 
-// Metrics is every metric, with what it counts. The reference page is made from it.
+// Metrics lists every metric. The reference page is generated from it.
 var Metrics = []Metric{
-	{"sallyport_info", "gauge", "version", "1, with the version of the controller."},
-	{"sallyport_leading", "gauge", "", "1 while this replica runs shards, 0 while it waits for the lead. Only the one that leads counts shards and objects."},
+	{"sallyport_info", "gauge", "version", "Always 1; the label is the version of the controller."},
+	{
+		"sallyport_leading", "gauge", "",
+		"1 while this replica is the leader, 0 while it is not. Only the leader counts shards and objects.",
+	},
 	{
 		"sallyport_objects", "gauge", "kind, condition, status, reason",
-		"API objects that have a condition, by its status and reason.",
+		"API objects with a condition, by its status and reason.",
 	},
 	{
 		"sallyport_misplaced_pods", "gauge", "isolation",
-		"Pods on networks where they do not belong. With Enforce their packets are dropped, with Report they are not.",
+		"Pods on a network that they may not use. Isolation Enforce drops their packets, Report does not.",
 	},
 	{
 		"sallyport_pool_addresses", "gauge", "network, subnet, state",
-		"Addresses of external networks, free or used, as Kube-OVN counts them.",
+		"Addresses of external networks, free or used, as counted by Kube-OVN.",
 	},
 	{
 		"sallyport_repairs_total", "counter", "target",
-		"What was put right and nobody had asked to change, in Kubernetes or in OVN, since it began.",
+		"Changes that restored the wanted state although no input had changed, in Kubernetes or in OVN.",
 	},
-	{"sallyport_shard_runs_total", "counter", "result", "Runs of a project's shard, by result: ok or failed."},
-	{"sallyport_shard_run_seconds", "histogram", "", "How long a run of a shard takes."},
+	{"sallyport_shard_runs_total", "counter", "result", "Runs of shards, by result: ok or failed."},
+	{"sallyport_shard_run_seconds", "histogram", "", "Duration of a run of a shard."},
 	{
 		"sallyport_shard_asks_total", "counter", "by",
-		"Events that asked for a run, by the kind of object, OVN, OVN southbound or Reach (nodes that are asked).",
+		"Events that requested a run, by kind of object, OVN, OVN southbound or Reach (node health checks).",
 	},
-	{"sallyport_shards_waiting", "gauge", "", "Shards that are asked for and not yet run."},
-	{"sallyport_shards_failing", "gauge", "", "Shards whose last run failed. They are tried again."},
+	{"sallyport_shards_waiting", "gauge", "", "Shards in the queue that do not run yet."},
+	{"sallyport_shards_failing", "gauge", "", "Shards whose last run failed. They are retried."},
 	{"sallyport_kubernetes_writes_total", "counter", "verb, kind", "Writes to the Kubernetes API."},
 	{
 		"sallyport_northbound_transactions_total", "counter", "",
@@ -46,28 +49,28 @@ var Metrics = []Metric{
 	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
 	{
 		"sallyport_southbound_connected", "gauge", "",
-		"1 while the OVN southbound database can be read; left out where none is configured.",
+		"1 while the OVN southbound database is connected. Absent if none is configured.",
 	},
 	{
 		"sallyport_certificate_expires_seconds", "gauge", "file",
-		"When a certificate of the controller ends (OVN databases, agents), in seconds since 1970.",
+		"Expiry of a certificate of the controller (OVN databases, agents), in seconds since 1970.",
 	},
 	{
 		"sallyport_agent_certificate_expires_seconds", "gauge", "node",
-		"When the certificate that the node's agent showed ends, in seconds since 1970.",
+		"Expiry of the certificate that the agent of the node presented, in seconds since 1970.",
 	},
-	{"sallyport_egress_addresses", "gauge", "node", "Egress addresses that a node holds."},
+	{"sallyport_egress_addresses", "gauge", "node", "Egress addresses on a node."},
 	{
 		"sallyport_egress_moves_total", "counter", "by",
-		"Egress addresses that went to another node, by who decided it: OVN, or the controller.",
+		"Moves of egress addresses to another node, by who decided: OVN or the controller.",
 	},
 	{
 		"sallyport_node_networks", "gauge", "state",
-		"External networks of nodes, one for each node: works, fails, or waits for the agent there.",
+		"External networks on nodes, counted once per node: works, fails, or waits for the agent.",
 	},
 	{
 		"sallyport_node_repairs_total", "counter", "node",
-		"What the agent of a node put back that somebody else there had taken away, as its NodePath says.",
+		"Repairs by the agent of a node after something else there removed its entries, from the NodePath status.",
 	},
 }
 
@@ -80,7 +83,6 @@ func findMetric(name string) Metric {
 	panic(name + " is not in the list of metrics")
 }
 
-// labelNames are the names of a metric's labels.
 func (m Metric) labelNames() []string {
 	if m.Labels == "" {
 		return nil
@@ -93,11 +95,10 @@ func newCounterVec(name string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: m.Name, Help: m.Help}, m.labelNames())
 }
 
-// labelValues is the values of a metric's labels, in their order.
+// labelValues are the values of a metric's labels, in order.
 type labelValues [4]string
 
-// seriesCollector is a metric that is worked out when somebody asks for it, all of it at once: what is not there any
-// more is not served any more.
+// seriesCollector computes all series of a metric when it is scraped, so that series of deleted objects disappear.
 type seriesCollector struct {
 	desc       *prometheus.Desc
 	valueType  prometheus.ValueType
@@ -119,28 +120,28 @@ func newSeriesCollector(name string, read func() map[labelValues]float64) series
 	}
 }
 
-// newScalarCollector is a metric without labels.
+// newScalarCollector returns a collector for a metric without labels.
 func newScalarCollector(name string, read func() float64) seriesCollector {
 	return newSeriesCollector(name, func() map[labelValues]float64 { return map[labelValues]float64{{}: read()} })
 }
 
-// Describe tells what it is called.
+// Describe sends the description of the metric.
 func (f seriesCollector) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
 
-// Collect tells what it is now.
+// Collect sends the current values.
 func (f seriesCollector) Collect(to chan<- prometheus.Metric) {
 	for labels, value := range f.read() {
 		to <- prometheus.MustNewConstMetric(f.desc, f.valueType, value, labels[:f.labelCount]...)
 	}
 }
 
-// partitionedSeries is figures that are told in parts, by one shard each.
+// partitionedSeries holds values that are recorded in parts, one per shard.
 type partitionedSeries struct {
 	mu    sync.Mutex
 	parts map[string]map[labelValues]float64
 }
 
-// replacePart takes down a part anew.
+// replacePart replaces the values of a part.
 func (s *partitionedSeries) replacePart(part string, values map[labelValues]float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,9 +20,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// How long the cluster's word on a token is good, how many are remembered, and how often the cluster is asked about
-// tokens that it never said yes to: whoever reaches the port may send any, and each would be two requests to the API
-// server.
+// How long decisions about tokens are cached, how many, and how often the API server is asked about tokens that it
+// never allowed. Anyone who reaches the port can send any token, and each costs two requests to the API server.
 const (
 	allowedTTL        = time.Minute
 	deniedTTL         = 10 * time.Second
@@ -33,7 +32,7 @@ const (
 	reviewTimeout     = 5 * time.Second
 )
 
-// metricsOptions is how metrics are served: plainly, or by TLS to who may read them.
+// metricsOptions returns how metrics are served: over plain HTTP, or over TLS to authorized users.
 func (c Config) metricsOptions() metricsserver.Options {
 	out := metricsserver.Options{BindAddress: c.MetricsAddress}
 	if !c.MetricsSecure {
@@ -41,13 +40,13 @@ func (c Config) metricsOptions() metricsserver.Options {
 	}
 	out.SecureServing, out.CertDir, out.FilterProvider = true, c.MetricsCertDir, newMetricsFilter
 	out.TLSOpts = []func(*tls.Config){func(t *tls.Config) {
-		// streams of HTTP/2 are cheap to open and dear to serve
+		// HTTP/2 streams are cheap to open and expensive to serve
 		t.MinVersion, t.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
 	}}
 	return out
 }
 
-// metricsAuthorizer is who may read metrics: whom the cluster knows by a token, and lets get the path.
+// metricsAuthorizer decides who may read metrics: users with a token that the cluster authorizes to get the path.
 type metricsAuthorizer struct {
 	reviewToken    func(ctx context.Context, token, path string) (bool, error)
 	clock          func() time.Time
@@ -57,7 +56,7 @@ type metricsAuthorizer struct {
 	decisions map[[sha256.Size]byte]tokenDecision
 }
 
-// tokenDecision is what the cluster said of a token for a path.
+// tokenDecision is the API server's decision about a token and a path.
 type tokenDecision struct {
 	allowed    bool
 	validUntil time.Time
@@ -78,12 +77,12 @@ func newMetricsFilter(config *rest.Config, client *http.Client) (metricsserver.F
 	return func(_ logr.Logger, handler http.Handler) (http.Handler, error) { return s.wrapHandler(handler), nil }, nil
 }
 
-// wrapHandler lets requests through that may.
+// wrapHandler passes authorized requests to the handler.
 func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, bears := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !bears || token == "" || len(token) > maxTokenLength {
-			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			http.Error(w, "bearer token required", http.StatusUnauthorized)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
@@ -92,15 +91,15 @@ func (s *metricsAuthorizer) wrapHandler(handler http.Handler) http.Handler {
 		case err != nil:
 			http.Error(w, "the token could not be checked", http.StatusServiceUnavailable)
 		case !allowed:
-			http.Error(w, "bind the ClusterRole sallyport-metrics-reader to read this", http.StatusForbidden)
+			http.Error(w, "forbidden: bind the ClusterRole sallyport-metrics-reader to this user", http.StatusForbidden)
 		default:
 			handler.ServeHTTP(w, r)
 		}
 	})
 }
 
-// isAllowed says whether the cluster lets whoever has a token get a path. Who was let in before does not wait for
-// strangers.
+// isAllowed reports whether the holder of a token may get a path. Tokens that were allowed before are not limited by
+// the rate limit for unknown ones.
 func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (bool, error) {
 	key := sha256.Sum256([]byte(path + "\x00" + token))
 	s.mu.Lock()
@@ -110,7 +109,7 @@ func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (
 		return known.allowed, nil
 	}
 	if !known.allowed && !s.unknownLimiter.TryAccept() {
-		return false, fmt.Errorf("too many tokens at once")
+		return false, fmt.Errorf("too many unknown tokens")
 	}
 	allowed, err := s.reviewToken(ctx, token, path)
 	if err != nil {
@@ -124,7 +123,7 @@ func (s *metricsAuthorizer) isAllowed(ctx context.Context, token, path string) (
 	return allowed, nil
 }
 
-// cacheDecision keeps what was said. Where too much is kept, refusals are forgotten, and then everything.
+// cacheDecision caches a decision. If the cache is full, it drops denials first, then everything.
 func (s *metricsAuthorizer) cacheDecision(key [sha256.Size]byte, said tokenDecision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +140,7 @@ func (s *metricsAuthorizer) cacheDecision(key [sha256.Size]byte, said tokenDecis
 	s.decisions[key] = said
 }
 
-// reviewToken asks the cluster who has a token, and whether he may get a path.
+// reviewToken asks the API server who holds a token, and whether that user may get a path.
 func reviewToken(ctx context.Context, api kubernetes.Interface, token, path string) (bool, error) {
 	who, err := api.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

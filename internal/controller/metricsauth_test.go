@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// newTestAuthorizer is who may read metrics in a cluster that lets one token in, and how often it was asked.
+// newTestAuthorizer returns an authorizer for a cluster that allows one token, and a count of the reviews.
 func newTestAuthorizer(asked *int, now *time.Time) *metricsAuthorizer {
 	return &metricsAuthorizer{
 		reviewToken: func(_ context.Context, token, _ string) (bool, error) {
@@ -34,7 +34,7 @@ func newTestAuthorizer(asked *int, now *time.Time) *metricsAuthorizer {
 	}
 }
 
-// getMetrics reads metrics with a header and returns the status.
+// getMetrics requests metrics with a header and returns the status code.
 func getMetrics(s *metricsAuthorizer, authorization string) int {
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
@@ -45,7 +45,7 @@ func getMetrics(s *metricsAuthorizer, authorization string) int {
 	return w.Code
 }
 
-// Only whom the cluster lets get the path reads metrics.
+// Only users who may get the path can read metrics.
 func TestWhoReadsMetrics(t *testing.T) {
 	asked, now := 0, time.Now()
 	s := newTestAuthorizer(&asked, &now)
@@ -61,7 +61,7 @@ func TestWhoReadsMetrics(t *testing.T) {
 	}
 }
 
-// The cluster's word is good for a while, and then asked for again: who has lost the right does not keep it.
+// A decision expires, so a user who loses the permission loses access.
 func TestTokensAreAskedAboutAgain(t *testing.T) {
 	asked, now := 0, time.Now()
 	s := newTestAuthorizer(&asked, &now)
@@ -77,7 +77,8 @@ func TestTokensAreAskedAboutAgain(t *testing.T) {
 	}
 }
 
-// A flood of invented tokens makes few requests to the API server, takes little memory, and Prometheus goes on reading.
+// A flood of invented tokens causes few requests to the API server and little memory use, and Prometheus can still
+// read.
 func TestInventedTokensAreFew(t *testing.T) {
 	asked, now := 0, time.Now()
 	s := newTestAuthorizer(&asked, &now)
@@ -104,7 +105,7 @@ func TestInventedTokensAreFew(t *testing.T) {
 	}
 }
 
-// The cluster is asked who has the token, and whether that user may get that path.
+// The API server is asked who holds the token, and whether that user may get that path.
 func TestReview(t *testing.T) {
 	api := fake.NewClientset()
 	api.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {

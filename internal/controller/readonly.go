@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 )
 
-// OpenReadOnly reads a cluster and its northbound database without writing to them: for a plan. It ends with the
-// context.
+// OpenReadOnly opens a cluster and its northbound database for reading, to compute a plan. It is closed when the
+// context ends.
 func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconciler, error) {
 	api, err := client.New(c.Kubernetes, client.Options{Scheme: kube.Scheme()})
 	if err != nil {
@@ -34,9 +34,9 @@ func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconcil
 	if err := cluster.Watch(ctx, objects, func(string, string) {}); err != nil {
 		return nil, err
 	}
-	go func() { _ = objects.Start(ctx) }() // it fails only where waiting for it fails, too
+	go func() { _ = objects.Start(ctx) }() // if it fails, WaitForCacheSync fails too
 	if !objects.WaitForCacheSync(ctx) {
-		return nil, errors.New("the cluster could not be read in time; are Sallyport's CRDs installed?")
+		return nil, errors.New("timed out reading the cluster; check that Sallyport's CRDs are installed")
 	}
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
 	if err != nil {

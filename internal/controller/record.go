@@ -20,13 +20,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// controllerMetrics is what the controller counts while it works. It is nil where shards are only looked at.
+// controllerMetrics holds the controller's metrics. It is nil for read-only use.
 type controllerMetrics struct {
 	triggers, writes, runs, moves             *prometheus.CounterVec
 	runSeconds                                prometheus.Histogram
 	conditions, egressAddresses, nodeNetworks partitionedSeries
-	misplacedPods                             partitionedSeries // misplaced
-	nodeRepairs                               partitionedSeries // on nodes
+	misplacedPods                             partitionedSeries
+	nodeRepairs                               partitionedSeries
 	repairs                                   *repairCounter
 	leading                                   atomic.Bool
 
@@ -58,10 +58,10 @@ func newControllerMetrics() *controllerMetrics {
 	return c
 }
 
-// registerAll adds what is counted, and what is read when somebody asks for it, to what Prometheus is told.
+// registerAll registers the metrics, including those that are computed when they are scraped.
 func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *runner.Runner) {
 	metrics.Registry.MustRegister(
-		// Of the process and of Go: controller-runtime serves these only to those who use its reconcilers.
+		// Metrics of the process and of Go: controller-runtime registers these only for users of its reconcilers.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
 		c.triggers, c.writes, c.runs, c.moves, c.runSeconds, c.repairs.total,
 		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
@@ -97,16 +97,13 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 	}
 }
 
-// countTrigger counts an event.
 func (c *controllerMetrics) countTrigger(shard, by string) {
 	c.triggers.WithLabelValues(by).Inc()
 	c.repairs.noteTrigger(shard, by)
 }
 
-// countWrite counts a write to Kubernetes.
 func (c *controllerMetrics) countWrite(verb, kind string) { c.writes.WithLabelValues(verb, kind).Inc() }
 
-// countRun counts a run.
 func (c *controllerMetrics) countRun(shard string, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {
@@ -127,7 +124,7 @@ func (c *controllerMetrics) countFailingShards() float64 {
 	return float64(len(c.failingShards))
 }
 
-// recordConditions takes down what objects of a shard are told about themselves.
+// recordConditions records the conditions of the objects of a shard.
 func (c *controllerMetrics) recordConditions(shard string, said map[status.ConditionKey]int) {
 	values := make(map[labelValues]float64, len(said))
 	for s, n := range said {
@@ -136,7 +133,7 @@ func (c *controllerMetrics) recordConditions(shard string, said map[status.Condi
 	c.conditions.replacePart(shard, values)
 }
 
-// recordMisplacedPods takes down how many pods of a shard, or on its network, are where they do not belong.
+// recordMisplacedPods records how many misplaced pods a shard, or its network, has.
 func (c *controllerMetrics) recordMisplacedPods(shard string, verdicts []intent.Verdict, isolation snapshot.Isolation) {
 	values := map[labelValues]float64{}
 	for _, v := range verdicts {
@@ -147,7 +144,7 @@ func (c *controllerMetrics) recordMisplacedPods(shard string, verdicts []intent.
 	c.misplacedPods.replacePart(shard, values)
 }
 
-// recordNodeNetworks takes down how networks on nodes are doing, and what agents had to put back.
+// recordNodeNetworks records the state of networks on nodes, and the repairs that agents report.
 func (c *controllerMetrics) recordNodeNetworks(w *snapshot.NodePathInput) {
 	if c == nil {
 		return
@@ -167,15 +164,15 @@ func (c *controllerMetrics) recordNodeNetworks(w *snapshot.NodePathInput) {
 		}
 	}
 	c.nodeNetworks.replacePart("", states)
-	mended := map[labelValues]float64{}
+	repairs := map[labelValues]float64{}
 	for node, path := range w.NodePaths {
-		mended[labelValues{node}] = float64(path.Repairs)
+		repairs[labelValues{node}] = float64(path.Repairs)
 	}
-	c.nodeRepairs.replacePart("", mended)
+	c.nodeRepairs.replacePart("", repairs)
 }
 
-// recordEgressAddresses takes down where egress addresses are now and were before, of the nodes that may hold some, and
-// which of them the engine has moved.
+// recordEgressAddresses records the egress addresses of each node, and the moves since the last run, by who decided
+// them.
 func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, before map[netip.Addr]string,
 	engines func(netip.Addr) bool,
 ) {
@@ -199,11 +196,10 @@ func (c *controllerMetrics) recordEgressAddresses(nodes []snapshot.Node, now, be
 	c.egressAddresses.replacePart("", held)
 }
 
-// scrapeTimeout is how long Prometheus waits for what is read from caches. Before they are filled there is nothing to
-// tell.
+// scrapeTimeout limits how long a scrape waits for the caches. Before they are synced there are no values.
 const scrapeTimeout = time.Second
 
-// poolAddresses is how many addresses external networks have.
+// poolAddresses returns the free and used addresses of external networks.
 func poolAddresses(cluster *kube.Cluster) map[labelValues]float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
@@ -219,7 +215,7 @@ func poolAddresses(cluster *kube.Cluster) map[labelValues]float64 {
 	return out
 }
 
-// agentCertExpiries is when certificates of agents end, by node.
+// agentCertExpiries returns when the certificates of agents expire, by node.
 func agentCertExpiries(ends map[string]time.Time) map[labelValues]float64 {
 	out := map[labelValues]float64{}
 	for node, end := range ends {
@@ -228,7 +224,7 @@ func agentCertExpiries(ends map[string]time.Time) map[labelValues]float64 {
 	return out
 }
 
-// certExpiries is when certificates end. A file that can't be read is a failed connection, and told as that.
+// certExpiries returns when certificates expire. It skips unreadable files: they show as failed connections.
 func certExpiries(files ...string) map[labelValues]float64 {
 	out := map[labelValues]float64{}
 	for _, file := range files {

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// workWithRows is the work of a shard whose plan for rows has so many rows to write.
+// workWithRows returns the work of a shard whose plan has this many rows to write.
 func workWithRows(t *testing.T, rows int) *Work {
 	t.Helper()
 	steps, err := collectSteps(ovnStep(planWithRows(t, rows)))
@@ -21,7 +21,7 @@ func workWithRows(t *testing.T, rows int) *Work {
 	return &Work{steps: steps, Verdicts: []intent.Verdict{{}}}
 }
 
-// A change counts as a repair only after a run with nothing left to do, and when nobody wanted anything else since.
+// A change counts as a repair only after a run with nothing left to do, and if no input changed since.
 func TestRepairs(t *testing.T) {
 	const shard = "acme-web"
 	r := newRepairCounter()
@@ -79,7 +79,7 @@ func TestFailingShards(t *testing.T) {
 	}
 }
 
-// What a shard says takes the place of what it said before; what nobody says any more is not there any more.
+// The values of a shard replace its previous values; values that no shard reports disappear.
 func TestSums(t *testing.T) {
 	var s partitionedSeries
 	eip, fip := labelValues{"EIp"}, labelValues{"FIp"}
@@ -99,8 +99,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Misplaced pods are counted while there are some; the figure stays when there are none, so that an alert can tell none
-// from nobody looks.
+// Misplaced pods are counted. The series remains at zero without any, so that an alert can tell "none" from "no data".
 func TestMisplacedPodsAreCounted(t *testing.T) {
 	c := newControllerMetrics()
 	enforced, reported := labelValues{"Enforce"}, labelValues{"Report"}

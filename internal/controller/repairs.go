@@ -9,23 +9,21 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// outputKinds are what is written to and decides about nothing: an event of these does not say that something else is
-// wanted.
+// outputKinds are only written and decide nothing: their events do not mean that something else is wanted.
 var outputKinds = []string{
 	sourceOVN, string(intent.Vpc), string(intent.NetworkAttachment), string(intent.OvnEip), string(intent.OvnFip),
 	string(intent.OvnSnatRule),
 	string(intent.NodePath),
 }
 
-// repairCounter counts what is put right. A change is a repair when nothing was left to do in its shard, and nothing
-// else was wanted since. So what was wrong before the controller began is none, and what goes wrong while somebody
-// changes their mind may be missed.
+// repairCounter counts repairs. A change is a repair if its shard was settled and its inputs have not changed since. So
+// what was wrong before the controller started is not counted, and what breaks while inputs change may be missed.
 type repairCounter struct {
 	total *prometheus.CounterVec
 
 	mu           sync.Mutex
-	inputChanged map[string]bool // shards of which something else may be wanted since they last began to run
-	settled      map[string]bool // shards in which nothing was left to do
+	inputChanged map[string]bool // shards whose inputs may have changed since their last run started
+	settled      map[string]bool // shards with nothing left to do
 }
 
 func newRepairCounter() *repairCounter {
@@ -40,7 +38,7 @@ func newRepairCounter() *repairCounter {
 	return r
 }
 
-// noteTrigger notes why a shard is to be run.
+// noteTrigger records why a shard will run.
 func (r *repairCounter) noteTrigger(shard, by string) {
 	if slices.Contains(outputKinds, by) {
 		return
@@ -50,17 +48,17 @@ func (r *repairCounter) noteTrigger(shard, by string) {
 	r.inputChanged[shard] = true
 }
 
-// beginRun says whether what a shard that begins to run now has to change is only put right.
+// beginRun reports whether the changes of the run that starts now are repairs.
 func (r *repairCounter) beginRun(shard string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	mends := r.settled[shard] && !r.inputChanged[shard]
+	isRepair := r.settled[shard] && !r.inputChanged[shard]
 	delete(r.settled, shard)
 	delete(r.inputChanged, shard)
-	return mends
+	return isRepair
 }
 
-// countRepairs counts what is about to be put right.
+// countRepairs counts the changes that are about to be applied.
 func (r *repairCounter) countRepairs(w *Work) {
 	for _, s := range w.steps {
 		for _, line := range s.ChangeLines() {
@@ -71,7 +69,7 @@ func (r *repairCounter) countRepairs(w *Work) {
 	}
 }
 
-// endRun notes whether anything is left to do in a shard.
+// endRun records whether a shard is settled.
 func (r *repairCounter) endRun(shard string, w *Work) {
 	for _, p := range w.steps {
 		if len(p.ChangeLines()) > 0 {

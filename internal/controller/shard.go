@@ -23,45 +23,45 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// policyGracePeriod is how long Kube-OVN may take to write a router policy that we asked for, before we write it
-// ourselves: while it is at it, both would.
+// policyGracePeriod is how long Kube-OVN may take to write a router policy from the Vpc's list before we write the row
+// ourselves. Within this time both might write it.
 const policyGracePeriod = 2 * time.Second
 
-// recheckInterval is when a shard that waits for something is looked at again, for what no event tells.
+// recheckInterval is when a waiting shard runs again, for conditions that no event reports.
 const recheckInterval = 2 * time.Second
 
-// Reconciler is what one shard needs, and its doing.
+// Reconciler runs shards. It holds everything that a run needs.
 type Reconciler struct {
 	Cluster *kube.Cluster
 	NB      *ovn.Client
 	Config  snapshot.Config
 	Clock   func() time.Time
 	Record  kube.RecordFunc
-	// SB is what the southbound database says.
+	// SB reads the southbound database.
 	SB *ovn.Southbound
-	// Prober asks nodes whether they are there; nil: nobody does.
+	// Prober checks the health of nodes; nil: no checks.
 	Prober *nodehealth.Prober
-	// Metrics is what is counted while shards are run; nil where they are only looked at.
+	// Metrics collects the metrics of runs; nil for read-only use.
 	Metrics *controllerMetrics
 
 	egress        egressMemory
 	recordedNotes noteDedup
 }
 
-// Work is what one shard needs, worked out by reading only.
+// Work is what one shard needs, computed by reading only.
 type Work struct {
 	Verdicts      []intent.Verdict
 	steps         []step
 	statusObjects []client.Object
 	notes         []intent.Note
-	noteSubjects  []client.Object // what they may be about
-	size          int             // how much there is in the shard
-	// unsettled: the engine may still be carrying something out.
+	noteSubjects  []client.Object // the objects that notes may be about
+	size          int             // estimated size of the shard
+	// unsettled: OVN may still be moving a port.
 	unsettled    bool
-	requeueAfter time.Duration // after that it is to be looked at in any case; 0: not
+	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
 }
 
-// PrepareShard gathers, compiles and compares.
+// PrepareShard gathers, compiles and computes the plans of a shard.
 func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, error) {
 	if err := checkConnected(s.NB); err != nil {
 		return nil, err
@@ -101,7 +101,8 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 	if err != nil {
 		return nil, err
 	}
-	// What is made first goes last: an object can't go before its finalizer, and a policy goes before what it leads to.
+	// Deletions run in reverse order: an object is deleted after its finalizer is removed, a policy before its next
+	// hop.
 	work.steps, err = collectSteps(
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
 		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(shard, externalSubnetNames(world)), nil,
@@ -117,7 +118,7 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 	return work, err
 }
 
-// observeManagementVpc adds what the OVN database says of the management VPC.
+// observeManagementVpc adds facts about the management VPC from the northbound database.
 func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 	m := w.Management
 	if m == nil {
@@ -133,7 +134,7 @@ func (s *Reconciler) observeManagementVpc(w *snapshot.VpcInput) {
 	}
 }
 
-// guardRouterPolicies is a guard that leaves router policies to Kube-OVN while it may still be writing them.
+// guardRouterPolicies returns a guard that leaves router policies to Kube-OVN while it may still be writing them.
 func guardRouterPolicies(w *snapshot.VpcInput) state.Guard[intent.RowKey, intent.Row] {
 	done := w.Now.Sub(w.Engine.Vpc.LastEditedAt) > policyGracePeriod
 	return func(changes []state.Change[intent.RowKey, intent.Row], _ intent.Rows) []state.Change[intent.RowKey,
@@ -152,14 +153,14 @@ func guardRouterPolicies(w *snapshot.VpcInput) state.Guard[intent.RowKey, intent
 	}
 }
 
-// guardVpcEntries is a guard that leaves the elements of a Vpc which is about to go: they go with it, and until then
-// SNAT and addresses hang on them.
+// guardVpcEntries returns a guard that keeps the entries of a Vpc that is about to be deleted. They are deleted with
+// it, and until then SNAT and addresses depend on them.
 func guardVpcEntries(w *snapshot.VpcInput, want *intent.Intent) state.Guard[intent.VpcEntryKey, intent.VpcEntry] {
 	return func(changes []state.Change[intent.VpcEntryKey, intent.VpcEntry],
 		observed intent.VpcEntries,
 	) []state.Change[intent.VpcEntryKey, intent.VpcEntry] {
 		for key := range observed {
-			if _, stays := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !stays &&
+			if _, isWanted := want.Objects[intent.ObjectKey{Kind: intent.Vpc, Name: key.Vpc}]; !isWanted &&
 				w.Management == nil {
 				return state.SkipRemovals(changes, observed)
 			}
@@ -168,7 +169,7 @@ func guardVpcEntries(w *snapshot.VpcInput, want *intent.Intent) state.Guard[inte
 	}
 }
 
-// estimateShardSize is how much there is to do for a shard: rows, and what is in them.
+// estimateShardSize estimates the cost of a shard: its rows and their endpoints.
 func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 	n := len(want.Rows)
 	for _, s := range w.Services {
@@ -177,17 +178,17 @@ func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 	return n
 }
 
-// ReconcileShard does what a shard needs and reports it.
+// ReconcileShard runs a shard and writes the status of its objects.
 func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.Result, error) {
 	if shard == kube.NetworksShard {
 		return runner.Result{}, s.reconcileNetworks(ctx)
 	}
-	mends := s.Metrics.repairs.beginRun(shard)
+	isRepair := s.Metrics.repairs.beginRun(shard)
 	work, err := s.PrepareShard(ctx, shard)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	if mends {
+	if isRepair {
 		s.Metrics.repairs.countRepairs(work)
 	}
 	failures := state.Run(ctx, work.Plans()...)
@@ -216,13 +217,13 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 	return result, nil
 }
 
-// noteDedup is what was told of each shard, so that it is not told again as long as it holds.
+// noteDedup remembers the recorded notes of each shard, so that a note is recorded once while it remains true.
 type noteDedup struct {
 	mu    sync.Mutex
 	notes map[string]map[intent.Note]bool
 }
 
-// recordNotes tells what is new.
+// recordNotes records notes that are new.
 func (s *Reconciler) recordNotes(shard string, w *Work) {
 	s.recordedNotes.mu.Lock()
 	defer s.recordedNotes.mu.Unlock()
@@ -243,7 +244,7 @@ func (s *Reconciler) recordNotes(shard string, w *Work) {
 	}
 }
 
-// prepareNodes gathers, compiles and compares what nodes have to do themselves.
+// prepareNodes gathers, compiles and computes the plan of the NodePaths.
 func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
 	inputs, err := s.Cluster.GatherNodePaths(ctx)
 	if err != nil {
@@ -264,10 +265,10 @@ func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
 	return work, err
 }
 
-// reconcileNetworks reports how external networks are doing. Nothing else is written for them.
+// reconcileNetworks writes the status of external networks. Nothing else is written for them.
 func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
 	if err := checkConnected(s.NB); err != nil {
-		return err // what the engine can do is not known
+		return err // the capabilities of the OVN version are unknown
 	}
 	networks, judged, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
@@ -282,7 +283,6 @@ func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
 	return state.JoinFailures(failures)
 }
 
-// writeStatuses writes the status of objects.
 func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict,
 	outcome status.Outcome,
 ) ([]state.Failure, error) {
@@ -299,7 +299,7 @@ func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []c
 	return state.Run(ctx, plan), nil
 }
 
-// isWaiting says whether something is not as it should be that no event may tell of.
+// isWaiting reports whether something is not in its final state and no event may report the change.
 func (w *Work) isWaiting() bool {
 	for _, v := range w.Verdicts {
 		f, isService := v.Facts.(intent.ServiceFacts)

@@ -2,44 +2,44 @@ package controller
 
 import "github.com/sallyport/sallyport/internal/model/state"
 
-// The systems that steps write to, as sallyport_repairs_total names them.
+// The systems that steps write to: values of a label of sallyport_repairs_total.
 const (
 	systemKubernetes = "Kubernetes"
 	systemOVN        = "OVN"
 )
 
-// step is a plan of a shard's work, with what has to be known of it: nothing is told from its place among the others.
+// step is a plan of a shard with its properties. Nothing is derived from its position among the others.
 type step struct {
 	state.Plan
 	system string
-	// prepares the plan anew; nil: it is not looked at again after it was carried out
+	// prepareAgain computes the plan again after it was applied; nil: it is not observed again.
 	prepareAgain func() state.Prepared
 }
 
-// preparedStep is a step, or why there is none.
+// preparedStep is a step, or the error that prevented it.
 type preparedStep struct {
 	step
 	err error
 }
 
-// kubernetesStep is a step that writes to Kubernetes.
+// kubernetesStep returns a step that writes to Kubernetes.
 func kubernetesStep(p state.Prepared) preparedStep {
 	return preparedStep{step{Plan: p.Plan, system: systemKubernetes}, p.Err}
 }
 
-// ovnStep is a step that writes to the northbound database.
+// ovnStep returns a step that writes to the northbound database.
 func ovnStep(p state.Prepared) preparedStep {
 	return preparedStep{step{Plan: p.Plan, system: systemOVN}, p.Err}
 }
 
-// reobservedOVNStep is a step that writes to the northbound database and is looked at again when it was carried out.
+// reobservedOVNStep returns a step that writes to the northbound database and is observed again after it was applied.
 func reobservedOVNStep(prepare func() state.Prepared) preparedStep {
 	out := ovnStep(prepare())
 	out.prepareAgain = prepare
 	return out
 }
 
-// collectSteps is the steps, or why one of them is missing.
+// collectSteps returns the steps, or the first error.
 func collectSteps(attempts ...preparedStep) ([]step, error) {
 	out := make([]step, 0, len(attempts))
 	for _, a := range attempts {
@@ -51,7 +51,7 @@ func collectSteps(attempts ...preparedStep) ([]step, error) {
 	return out, nil
 }
 
-// Plans are the plans of the work, in the order in which they are carried out.
+// Plans returns the plans of the work in the order in which they are applied.
 func (w *Work) Plans() []state.Plan {
 	out := make([]state.Plan, 0, len(w.steps))
 	for _, s := range w.steps {
@@ -60,8 +60,8 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
-// reobserveRows looks at the rows again when some were written. Our copy of the database has them by then, so a row
-// that was only put right is in force: nobody has to be told that it was not for some milliseconds.
+// reobserveRows observes the rows again if some were written. Our copy of the database contains them by then, so a
+// repaired row counts as present, and its absence for some milliseconds is not reported in conditions.
 func (w *Work) reobserveRows() error {
 	for i := range w.steps {
 		s := &w.steps[i]

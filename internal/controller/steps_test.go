@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// planWithRows prepares a plan with so many rows to write.
+// planWithRows prepares a plan with this many rows to write.
 func planWithRows(t *testing.T, rows int) state.Prepared {
 	t.Helper()
 	want := intent.Rows{}
@@ -22,12 +22,12 @@ func planWithRows(t *testing.T, rows int) state.Prepared {
 	return state.TryPreparePlan(t.Context(), state.EmptyTarget[intent.RowKey, intent.Row]("rows"), want)
 }
 
-// Wherever a step stands, what it puts right is counted for the system that it writes to, and only rows are looked at
+// Whatever the position of a step, its repairs are counted for the system that it writes to, and only rows are observed
 // again.
 func TestStepsAreKnownByThemselves(t *testing.T) {
 	remains, objects := ovnStep(planWithRows(t, 4)), kubernetesStep(planWithRows(t, 8))
 	rows := func() preparedStep {
-		left := 3 // of three rows one is left when they are looked at again
+		left := 3 // of three rows, one is left when they are observed again
 		return reobservedOVNStep(func() state.Prepared { defer func() { left = 1 }(); return planWithRows(t, left) })
 	}
 	for name, c := range map[string]struct {

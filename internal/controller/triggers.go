@@ -7,8 +7,8 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 )
 
-// triggerForwarder is where events go. The caches are built before the queue that they ask, so what comes in between
-// waits here.
+// triggerForwarder passes events to the queue. The caches are built before the queue, so triggers that arrive in
+// between are kept here.
 type triggerForwarder struct {
 	mu      sync.Mutex
 	forward func(shard string)
@@ -16,7 +16,7 @@ type triggerForwarder struct {
 	metrics *controllerMetrics
 }
 
-// triggerShard passes on that a shard is asked for, because of an object of a kind.
+// triggerShard requests a run of a shard because of an event of an object of this kind.
 func (a *triggerForwarder) triggerShard(shard, by string) {
 	a.metrics.countTrigger(shard, by)
 	a.mu.Lock()
@@ -28,7 +28,7 @@ func (a *triggerForwarder) triggerShard(shard, by string) {
 	a.forward(shard)
 }
 
-// forwardTo passes everything on from now on.
+// forwardTo forwards the kept triggers and all later ones.
 func (a *triggerForwarder) forwardTo(forward func(shard string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,18 +39,18 @@ func (a *triggerForwarder) forwardTo(forward func(shard string)) {
 	a.pending = nil
 }
 
-// What events of the OVN databases and of probes are called.
+// Values of the label "by" of sallyport_shard_asks_total for events that are not of Kubernetes objects.
 const (
 	sourceOVN        = "OVN"
 	sourceSouthbound = "OVN southbound"
 	sourceProbe      = "Reach"
 )
 
-// sourceController is what the controller is called where it decides.
+// sourceController is the value of the label "by" of sallyport_egress_moves_total for moves by the controller.
 const sourceController = "controller"
 
-// routerEventHandler passes on what happens to routers of ours: Kube-OVN's default router changes all the time. What
-// the engine itself can do is said of the networks.
+// routerEventHandler forwards events of managed routers only: Kube-OVN's default router changes all the time. An empty
+// name means that the capabilities of OVN may have changed, which the networks report.
 func (a *triggerForwarder) routerEventHandler(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
 		if router == "" {

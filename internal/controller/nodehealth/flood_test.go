@@ -25,7 +25,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/health"
 )
 
-// startHealthServer starts a node's server for the test and returns its address.
+// startHealthServer starts the health server of a node and returns its address.
 func startHealthServer(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -39,7 +39,7 @@ func startHealthServer(t *testing.T) string {
 	return on.Addr().String()
 }
 
-// newControllerProbe asks as the controller does.
+// newControllerProbe returns a probe like the controller's.
 func newControllerProbe(t *testing.T, address string) func() health.SampleResult {
 	t.Helper()
 	at := netip.MustParseAddrPort(address)
@@ -52,7 +52,7 @@ func newControllerProbe(t *testing.T, address string) func() health.SampleResult
 	}
 }
 
-// newOutsideClient is a client with a source address of its own.
+// newOutsideClient returns a client with its own source address.
 func newOutsideClient(t *testing.T, address, source string) grpc_health_v1.HealthClient {
 	t.Helper()
 	from := &net.TCPAddr{IP: net.ParseIP(source)}
@@ -67,8 +67,8 @@ func newOutsideClient(t *testing.T, address, source string) grpc_health_v1.Healt
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-// An outsider with 20 connections and 5,000 streams on each (M4) gets no memory worth mentioning, and the controller
-// its answers meanwhile. The figure has both sides in it: they are one process here.
+// An outsider with 20 connections and 5,000 streams on each (M4) causes no significant memory use, and the controller
+// still gets its answers. The measured memory includes both sides: they are one process here.
 func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 	const connections, streams, most = 20, 5000, 48 << 20
 	address := startHealthServer(t)
@@ -113,7 +113,7 @@ func TestStreamsOfAnOutsiderCostNothing(t *testing.T) {
 	}
 }
 
-// A stream that stays open is not to be had, and nor is a list of what is served.
+// The server offers neither Watch, which would hold a stream open, nor a list of services.
 func TestNobodyMayWatch(t *testing.T) {
 	client := newOutsideClient(t, startHealthServer(t), "127.0.0.2")
 	watch, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: HealthService})
@@ -133,7 +133,7 @@ func TestNobodyMayWatch(t *testing.T) {
 	}
 }
 
-// A large question, and one with large headers, is refused; the usual one on the same connection is answered.
+// A large request, or one with large headers, is refused; a normal request on the same connection is answered.
 func TestQuestionsAreSmall(t *testing.T) {
 	client := newOutsideClient(t, startHealthServer(t), "127.0.0.2")
 	ask := func(name string) error {
@@ -151,8 +151,7 @@ func TestQuestionsAreSmall(t *testing.T) {
 	}
 }
 
-// Connections that say nothing: of one source only so many stay, of all sources together too, and the controller's is
-// none that is closed.
+// Idle connections: their number is limited per source and in total, and the controller's connection is not closed.
 func TestConnectionsAreFew(t *testing.T) {
 	address := startHealthServer(t)
 	ask := newControllerProbe(t, address)
@@ -183,15 +182,15 @@ func TestConnectionsAreFew(t *testing.T) {
 		t.Errorf("%d connections are open", open)
 	}
 	for range 2 * maxConnsPerSource {
-		dial("127.0.0.1") // the controller's own address: somebody behind the same SNAT
+		dial("127.0.0.1") // the controller's own address: someone behind the same SNAT
 	}
 	if got := ask(); got != health.Alive {
 		t.Errorf("afterwards the sign is %d", got)
 	}
 }
 
-// waitForOpenConns counts open connections until there are few enough: the server closes them some moments after it has
-// accepted others.
+// waitForOpenConns waits until few enough connections are open: the server closes them a moment after it has accepted
+// others.
 func waitForOpenConns(conns []net.Conn, enough int) (open int) {
 	for begun := time.Now(); time.Since(begun) < 10*time.Second; {
 		if open = countOpenConns(conns); open <= enough {
@@ -201,14 +200,14 @@ func waitForOpenConns(conns []net.Conn, enough int) (open int) {
 	return open
 }
 
-// countOpenConns counts the connections that the other side has not closed.
+// countOpenConns counts the connections that the server has not closed.
 func countOpenConns(conns []net.Conn) (open int) {
 	for _, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 		for {
 			_, err := c.Read(make([]byte, 256))
 			if err == nil {
-				continue // the server's settings
+				continue // the server's HTTP/2 settings
 			}
 			var timeout net.Error
 			if errors.As(err, &timeout) && timeout.Timeout() && !errors.Is(err, io.EOF) {
@@ -220,7 +219,7 @@ func countOpenConns(conns []net.Conn) (open int) {
 	return open
 }
 
-// Who has had an answer stays while somebody without one can go; among equals the oldest goes.
+// A connection with an answer is kept while there is one without; among equals, the oldest is closed.
 func TestWhoGoes(t *testing.T) {
 	a, b, c := &boundedConn{source: "a", answered: true}, &boundedConn{source: "b"}, &boundedConn{source: "c"}
 	for _, x := range []struct {
@@ -233,7 +232,7 @@ func TestWhoGoes(t *testing.T) {
 	}
 }
 
-// When the certificate ends that an agent has shown is known of its node; without TLS nothing is.
+// The expiry of an agent's certificate is known for its node; without TLS there is none.
 func TestExpiries(t *testing.T) {
 	issued := httptest.NewUnstartedServer(nil)
 	issued.StartTLS()

@@ -21,29 +21,29 @@ import (
 	"github.com/sallyport/sallyport/internal/model/health"
 )
 
-// HealthService is what a node says of itself that it serves: OVN-Kubernetes' word.
+// HealthService is the service name in health checks, the same as in OVN-Kubernetes.
 const HealthService = "Service_Egress_IP"
 
-// The names (DNS SAN) that the certificates of both sides have. Agents do not take one another for the controller, and
-// whoever has the certificate of an agent is not the controller.
+// DNS names (SAN) in the certificates of both sides. They keep agents from accepting each other, or anyone with the
+// certificate of an agent, as the controller.
 const (
 	AgentName      = "sallyport-agent"
 	ControllerName = "sallyport-controller"
 )
 
-// grpcChecker is a session in which a node says that it serves.
+// grpcChecker asks the gRPC health service of a node over one connection.
 type grpcChecker struct {
 	port int
 	tls  *tls.Config
 
 	conn         *grpc.ClientConn
-	addressIndex int  // which of the node's addresses it is with
-	wasServing   bool // the last question was answered
+	addressIndex int  // which of the node's addresses the connection uses
+	wasServing   bool // the last check was answered
 	notAfter     time.Time
 }
 
-// checkNode asks once. A session that was there and is not any more may have ended for a normal reason: the next
-// question tells.
+// checkNode sends one check. A connection that worked before may have ended for a normal reason; the next check
+// decides.
 func (c *grpcChecker) checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult {
 	if len(addresses) == 0 || !c.ensureConn(addresses) {
 		return health.Silent
@@ -69,7 +69,7 @@ func (c *grpcChecker) checkNode(ctx context.Context, addresses []netip.Addr) hea
 	return health.Silent
 }
 
-// ensureConn makes the session, with the next of the node's addresses after one that did not answer.
+// ensureConn opens the connection. After a failure it uses the next address of the node.
 func (c *grpcChecker) ensureConn(addresses []netip.Addr) bool {
 	if c.conn != nil {
 		return true
@@ -92,29 +92,27 @@ func (c *grpcChecker) certificateExpiry() time.Time { return c.notAfter }
 
 func (c *grpcChecker) closeConn() {
 	if c.conn != nil {
-		_ = c.conn.Close() // nothing is in it that matters
+		_ = c.conn.Close() // nothing in flight matters
 		c.conn = nil
 	}
 }
 
-// What one connection to the health port may cost. The controller asks one question at a time, which has a name of some
-// letters.
+// Limits for one connection to the health port. The controller sends one small request at a time.
 const (
 	maxStreams       = 4
-	maxRequestBytes  = 256     // bytes of a request
-	maxHeaderBytes   = 4 << 10 // bytes of all header fields of a request
-	bufferBytes      = 4 << 10 // bytes, for reading and for writing
+	maxRequestBytes  = 256
+	maxHeaderBytes   = 4 << 10 // all header fields of a request
+	bufferBytes      = 4 << 10 // for reading and for writing
 	windowBytes      = 64 << 10
 	handshakeTimeout = 2 * time.Second
 	idleTimeout      = 30 * time.Second
-	maxConnAge       = time.Hour // then the certificates are shown anew
+	maxConnAge       = time.Hour // then both sides present their certificates again
 	minPingInterval  = 5 * time.Second
 	pingTimeout      = 5 * time.Second
 	stopGrace        = 2 * time.Second
 )
 
-// Serve answers for a node on a listener until the context ends: first that it does not serve any more, and then not at
-// all.
+// Serve answers health checks on a listener until the context ends. Then it answers NOT_SERVING while it shuts down.
 func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	options := []grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequestBytes),
@@ -136,7 +134,7 @@ func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	grpc_health_v1.RegisterHealthServer(server, answers)
 	stopped := context.AfterFunc(ctx, func() {
 		answers.stopping.Store(true)
-		cut := time.AfterFunc(stopGrace, server.Stop) // who does not end his question is not waited for
+		cut := time.AfterFunc(stopGrace, server.Stop) // do not wait for clients with open requests
 		defer cut.Stop()
 		server.GracefulStop()
 	})
@@ -144,15 +142,15 @@ func Serve(ctx context.Context, on net.Listener, secrets *tls.Config) error {
 	return server.Serve(bounded)
 }
 
-// healthServer is the one question that a node answers. It has no Watch, which would hold a stream, and memory, for as
-// long as the client likes; the controller asks again and again instead.
+// healthServer implements Check only. Watch would hold a stream, and memory, for as long as the client likes; the
+// controller polls instead.
 type healthServer struct {
 	grpc_health_v1.UnimplementedHealthServer
 	onAnswered func(by net.Addr)
 	stopping   atomic.Bool
 }
 
-// Check says whether the node serves.
+// Check reports whether the node is serving.
 func (a *healthServer) Check(ctx context.Context,
 	q *grpc_health_v1.HealthCheckRequest,
 ) (*grpc_health_v1.HealthCheckResponse, error) {

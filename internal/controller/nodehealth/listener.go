@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// How many connections the health port holds: of one source address, and of all together. A controller needs one. What
-// one costs is bounded by the options of the server, so this bounds the memory that all outsiders together can take.
+// Limits for connections to the health port: per source address and in total. A controller needs one. The options of
+// the server limit the cost of one connection, so these limits bound the memory that all outsiders together can use.
 const (
 	maxConnsPerSource = 4
 	maxConns          = 128
 )
 
-// boundedListener is a listener that holds a bounded number of connections. A new connection is never refused: the
-// oldest one that has proved nothing is closed for it, of the same source first. So an outsider who opens connections
-// closes his own, and one who comes from many addresses, or from that of the controller, closes those of outsiders
-// before the controller's, which has had an answer.
+// boundedListener is a listener with a limited number of connections. It never refuses a new connection. Instead it
+// closes the oldest unauthenticated one, preferably of the same source. So an outsider who opens connections closes its
+// own, and one with many addresses, or with that of the controller, closes those of outsiders before the controller's
+// connection, which has had an answer.
 type boundedListener struct {
 	net.Listener
 
@@ -24,15 +24,15 @@ type boundedListener struct {
 	conns []*boundedConn // the oldest first
 }
 
-// boundedConn is a connection of a crowd.
+// boundedConn is a connection of a boundedListener.
 type boundedConn struct {
 	net.Conn
 	listener *boundedListener
-	source   string // the address without the port
-	answered bool   // it has had an answer: with TLS, it is of the controller's authority
+	source   string // address without port
+	answered bool   // it has had an answer; with TLS, the peer has a certificate of the controller's authority
 }
 
-// Accept takes the next connection, and closes another one where there are too many.
+// Accept returns the next connection, and closes another one if there are too many.
 func (c *boundedListener) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
@@ -40,12 +40,12 @@ func (c *boundedListener) Accept() (net.Conn, error) {
 	}
 	m := &boundedConn{Conn: conn, listener: c, source: remoteHost(conn.RemoteAddr())}
 	if victim := c.addConn(m); victim != nil {
-		_ = victim.Close() // whoever is at its other end has lost it either way
+		_ = victim.Close() // an error changes nothing: the connection is dropped either way
 	}
 	return m, nil
 }
 
-// addConn adds a connection, and returns the one to be closed for it, or nil.
+// addConn adds a connection and returns the connection to close in exchange, or nil.
 func (c *boundedListener) addConn(m *boundedConn) *boundedConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,8 +65,8 @@ func (c *boundedListener) addConn(m *boundedConn) *boundedConn {
 	return nil
 }
 
-// pickConnToClose is the oldest connection that has proved nothing, or the oldest one. The newest, which is the last,
-// has its chance.
+// pickConnToClose returns the oldest connection without an answer, or else the oldest. It never picks the newest, which
+// is the last.
 func pickConnToClose(conns []*boundedConn) *boundedConn {
 	older := conns[:len(conns)-1]
 	if i := slices.IndexFunc(older, func(m *boundedConn) bool { return !m.answered }); i >= 0 {
@@ -75,7 +75,7 @@ func pickConnToClose(conns []*boundedConn) *boundedConn {
 	return older[0]
 }
 
-// markAnswered notes that a connection from an address has had an answer.
+// markAnswered records that a connection from an address has had an answer.
 func (c *boundedListener) markAnswered(remote net.Addr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *boundedListener) markAnswered(remote net.Addr) {
 	}
 }
 
-// Close ends the connection and makes room.
+// Close closes the connection and removes it from the listener.
 func (m *boundedConn) Close() error {
 	m.listener.mu.Lock()
 	m.listener.conns = slices.DeleteFunc(m.listener.conns, func(other *boundedConn) bool { return other == m })

@@ -1,4 +1,4 @@
-// Package nodehealth is whether nodes can be reached: who asks them, side by side, and who answers for one.
+// Package nodehealth is the health check of nodes: the prober in the controller, and the server in the agent.
 package nodehealth
 
 import (
@@ -16,66 +16,65 @@ import (
 	"github.com/sallyport/sallyport/internal/model/health"
 )
 
-// discardPort is the port that is asked when no other is given. Nobody listens there: that the connection is refused is
-// the sign of life.
+// discardPort is probed if no port is configured. Nothing listens there: the refused connection proves that the node is
+// alive.
 const discardPort = 9
 
-// Node is one to be asked, by any of its addresses.
+// Node is a node to probe, at any of its addresses.
 type Node struct {
 	Name      string
 	Addresses []netip.Addr
 }
 
-// Config is how nodes are asked.
+// Config is how nodes are probed.
 type Config struct {
-	// Timeout is how long a node may be silent before it is called dead; 0: nobody is asked, and none is.
+	// Timeout is how long a node may be silent before it counts as dead; 0: no probes, and no node is dead.
 	Timeout time.Duration
-	// Period is how often each is asked.
+	// Period is the interval between probes of a node.
 	Period time.Duration
-	// Port is where a node answers for itself by gRPC; 0: its kernel answers, by refusing a connection.
+	// Port is the gRPC health port of the agents; 0: probe the kernel, which refuses a TCP connection.
 	Port int
-	// TLS is for gRPC; nil: without.
+	// TLS is used for gRPC; nil: no TLS.
 	TLS *tls.Config
-	// CertificateFiles are our own certificates for it, whose ends are told.
+	// CertificateFiles are our own certificates for the health check; their expiry is a metric.
 	CertificateFiles []string
 }
 
-// minRecovery and longest are how long a node that was dead has to be well again before it is believed, at first and at
-// most.
+// minRecovery and maxRecovery bound how long a dead node has to be healthy again before it counts as alive.
 const (
 	minRecovery = 5 * time.Second
 	maxRecovery = time.Minute
 )
 
-// Prober asks nodes, side by side, as long as somebody is interested in them.
+// Prober probes nodes in parallel.
 type Prober struct {
 	config   Config
-	onChange func() // a node was found dead, or well again
+	onChange func() // called when a node becomes dead or alive
 
 	mu    sync.Mutex
 	nodes map[string]*probedNode
 }
 
-// probedNode is a node, how it is asked, and what is known of it.
+// probedNode is a node with its checker and its state.
 type probedNode struct {
 	Node
 	checker           healthChecker
 	health            health.Node
-	certificateExpiry time.Time // when the certificate ends that its agent has shown; zero: none was
+	certificateExpiry time.Time // of the agent's certificate; zero: none seen
 	samples           int
 	inFlight          bool
-	removed           bool // nobody is interested any more
+	removed           bool // not in the last SetNodes
 }
 
-// isDead says whether a node was asked more than once and is not well. One that nobody has asked yet is not dead.
+// isDead reports whether a node was probed more than once and is not healthy. A node without probes is not dead.
 func (p *probedNode) isDead() bool { return p.samples > 1 && !p.health.Healthy }
 
-// New is a prober that asks nobody yet. Its callback must not block.
+// New returns a prober without nodes. The callback must not block.
 func New(config Config, changed func()) *Prober {
 	return &Prober{config: config, onChange: changed, nodes: map[string]*probedNode{}}
 }
 
-// SetNodes says which nodes are of interest, instead of those before. What is known of one that stays is kept.
+// SetNodes replaces the nodes to probe. The state of nodes that are still in the list is kept.
 func (p *Prober) SetNodes(nodes []Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +94,7 @@ func (p *Prober) SetNodes(nodes []Node) {
 	p.nodes = next
 }
 
-// DeadNodes are the nodes that do not answer.
+// DeadNodes returns the nodes that do not answer.
 func (p *Prober) DeadNodes() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,7 +107,7 @@ func (p *Prober) DeadNodes() map[string]bool {
 	return out
 }
 
-// CertificateExpiries is when the certificates end that agents have shown, by node.
+// CertificateExpiries returns when the certificates of agents expire, by node.
 func (p *Prober) CertificateExpiries() map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +120,7 @@ func (p *Prober) CertificateExpiries() map[string]time.Time {
 	return out
 }
 
-// Start asks until the context ends.
+// Start probes nodes until the context ends.
 func (p *Prober) Start(ctx context.Context) error {
 	if p.config.Timeout == 0 {
 		return nil
@@ -139,7 +138,7 @@ func (p *Prober) Start(ctx context.Context) error {
 	}
 }
 
-// probeAllNodes asks every node that is not being asked already. None waits for another.
+// probeAllNodes probes every node without a probe in flight. Probes do not wait for each other.
 func (p *Prober) probeAllNodes(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,27 +180,27 @@ func (p *Prober) newChecker() healthChecker {
 	return &grpcChecker{port: p.config.Port, tls: p.config.TLS}
 }
 
-// healthChecker is how one node is asked, again and again.
+// healthChecker probes one node repeatedly.
 type healthChecker interface {
 	checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult
-	// certificateExpiry is when the certificate ends that the node has shown; zero: it has shown none.
+	// certificateExpiry returns when the certificate of the node expires, or zero if it has shown none.
 	certificateExpiry() time.Time
 	closeConn()
 }
 
-// tcpChecker is a connection that a kernel refuses, or takes.
+// tcpChecker opens a TCP connection. The node is alive if its kernel refuses or accepts it.
 type tcpChecker struct{}
 
 func (tcpChecker) checkNode(ctx context.Context, addresses []netip.Addr) health.SampleResult {
 	for i, a := range addresses {
 		share, cancel := ctx, context.CancelFunc(func() {})
-		if deadline, has := ctx.Deadline(); has { // each address gets its part of the time
+		if deadline, has := ctx.Deadline(); has { // each address gets its share of the time
 			share, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
 		}
 		conn, err := (&net.Dialer{}).DialContext(share, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(discardPort)))
 		cancel()
 		if err == nil {
-			_ = conn.Close() // somebody listens there after all
+			_ = conn.Close() // something listens there after all
 			return health.Alive
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {

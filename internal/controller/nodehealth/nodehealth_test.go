@@ -15,7 +15,7 @@ import (
 
 var loopback = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 
-// A kernel that refuses a connection is alive; without an address, or in no time, there is no sign.
+// A kernel that refuses a connection is alive. Without an address, or after the timeout, a node is silent.
 func TestRefusal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -31,8 +31,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// A node that serves is alive. When its server ends, the first question after that is no proof, the next is; and when
-// it is back, it is.
+// A serving node is alive. After its server stops, the first check is inconclusive and the next one silent. When the
+// server is back, the node is alive again.
 func TestConversation(t *testing.T) {
 	serve := func(address string) (port int, end func()) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// fakeChecker is a session that gives a sign of one's choice.
+// fakeChecker returns a settable result.
 type fakeChecker struct{ sign atomic.Int64 }
 
 func (o *fakeChecker) checkNode(context.Context, []netip.Addr) health.SampleResult {
@@ -77,8 +77,8 @@ func (o *fakeChecker) checkNode(context.Context, []netip.Addr) health.SampleResu
 func (*fakeChecker) certificateExpiry() time.Time { return time.Time{} }
 func (*fakeChecker) closeConn()                   {}
 
-// A node that falls silent is dead after the timeout, told once, and well again when it has been so for some time. One
-// that nobody has asked is not dead.
+// A node that falls silent is dead after the timeout, is reported once, and is alive again after the recovery delay. A
+// node without probes is not dead.
 func TestProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
@@ -112,7 +112,7 @@ func TestProber(t *testing.T) {
 	})
 }
 
-// Whoever is not to be asked is not.
+// Nodes that are not in the list are not probed.
 func TestNobodyIsAsked(t *testing.T) {
 	if err := New(Config{}, func() { t.Error("somebody was asked") }).Start(t.Context()); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-// Package runner is the queue of shards: asked for by every event, run once for a burst of them.
+// Package runner is the queue of shards: every event enqueues a shard, and the events of a burst share a run.
 package runner
 
 import (
@@ -10,50 +10,50 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// How long a shard rests after it has begun to run: the first event of a burst makes it run at once, and all others
-// once more. A very large shard rests longer, so that one tenant who changes something all the time does not take all
-// of a processor, here and in the engine.
+// Minimum interval between the starts of two runs of a shard: the first event of a burst starts a run at once, all
+// others together one more. A very large shard has a longer interval, so that a tenant with constant changes does not
+// use a whole CPU, here and in OVN.
 const (
 	minInterval     = 20 * time.Millisecond
 	largeShardSize  = 2000
-	cooldownPerItem = 300 * time.Microsecond // of a large one
+	cooldownPerItem = 300 * time.Microsecond // for each item above largeShardSize
 )
 
-// Retries of a shard that failed: 100 ms, 200 ms, … up to half a minute.
+// Retries of a failed shard: 100 ms, 200 ms, … up to 30 seconds.
 const (
 	minRetryDelay = 100 * time.Millisecond
 	maxRetryDelay = 30 * time.Second
 )
 
-// runTimeout is how long a run may take. What it has written by then stays, and the next run goes on from there.
+// runTimeout limits a run. What it has written by then is kept, and the next run continues from there.
 const runTimeout = 5 * time.Minute
 
-// A shard whose last run took so long is slow. Slow ones have half of the workers together, so that a tenant with many
-// of them does not hold up everybody else's; one that finds no worker is tried again soon.
+// A shard whose last run took at least slowRunThreshold is slow. Slow shards share half of the workers, so that a
+// tenant with many of them does not delay others. A slow shard without a free worker is retried after slowRetryDelay.
 const (
 	slowRunThreshold = 5 * time.Second
 	slowRetryDelay   = 500 * time.Millisecond
 )
 
-// maxRequeueDelay is the longest pause before a shard is looked at that waits for something.
+// maxRequeueDelay is the longest delay before a waiting shard runs again.
 const maxRequeueDelay = 30 * time.Second
 
-// RunFunc does all that a shard needs.
+// RunFunc runs a shard.
 type RunFunc func(ctx context.Context, shard string) (Result, error)
 
-// Result is what a run has to say of the next one.
+// Result is the outcome of a run.
 type Result struct {
-	// RequeueAfter is when to look again, zero for not before the next event. When no event comes, the pauses grow: a
-	// thousand shards that wait for something must not keep the others from being run.
+	// RequeueAfter is when to run again, zero for the next event. Without events the delays grow: a thousand waiting
+	// shards must not delay the others.
 	RequeueAfter time.Duration
-	// Size is how much there is in the shard.
+	// Size is the estimated size of the shard.
 	Size int
 }
 
-// DoneFunc is told about each run that has ended.
+// DoneFunc is called after each run.
 type DoneFunc func(shard string, took time.Duration, err error)
 
-// Runner runs shards side by side, each of them never twice at once.
+// Runner runs shards in parallel, but never the same shard twice at the same time.
 type Runner struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 	run    RunFunc
@@ -61,15 +61,15 @@ type Runner struct {
 	logger *slog.Logger
 
 	mu             sync.Mutex
-	requeues       map[string]int           // how often a shard was looked at since its last event
-	startedAt      map[string]time.Time     // when a shard has last begun to run
-	cooldowns      map[string]time.Duration // how long a large one rests
-	slowShards     map[string]bool          // shards whose last run took long
-	slowWorkers    int                      // workers that run slow ones
-	maxSlowWorkers int                      // workers that may
+	requeues       map[string]int           // runs of a shard since its last event
+	startedAt      map[string]time.Time     // when the last run of a shard started
+	cooldowns      map[string]time.Duration // minimum interval of large shards
+	slowShards     map[string]bool          // shards whose last run was slow
+	slowWorkers    int                      // workers that run slow shards
+	maxSlowWorkers int                      // limit for slowWorkers
 }
 
-// New is a runner that runs nothing yet.
+// New returns a runner that is not started.
 func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
 	return &Runner{
@@ -79,7 +79,7 @@ func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
 	}
 }
 
-// Enqueue wants a shard to be run. It never blocks.
+// Enqueue requests a run of a shard. It never blocks.
 func (r *Runner) Enqueue(shard string) {
 	r.mu.Lock()
 	delete(r.requeues, shard)
@@ -88,11 +88,11 @@ func (r *Runner) Enqueue(shard string) {
 	r.queue.AddAfter(shard, max(rest, 0))
 }
 
-// QueueLength is how many shards are asked for and not yet run.
+// QueueLength returns how many shards are queued and not yet running.
 func (r *Runner) QueueLength() int { return r.queue.Len() }
 
-// Start runs shards until the context ends, and returns when those that are running then have finished. They are not
-// interrupted: a run that is cut off between two writes leaves work for its successor.
+// Start runs shards until the context ends, and returns when running shards have finished, at most grace later. They
+// are not interrupted before that: a run that is cut off between two writes leaves work for its successor.
 func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -112,8 +112,7 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 	group.Wait()
 }
 
-// processNextShard runs one shard. A shard that is taken from the queue after the end was asked for is left to the
-// successor.
+// processNextShard runs one shard. After the context has ended, queued shards are left to the next leader.
 func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	shard, shutdown := r.queue.Get()
 	if shutdown {
@@ -135,7 +134,7 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	r.recordRunEnd(shard, slow, time.Since(begun))
 	r.onDone(shard, time.Since(begun), err)
 	if err != nil {
-		r.logger.Warn("shard failed; it is tried again", "vpc", shard, "error", err)
+		r.logger.Warn("shard failed; retrying", "vpc", shard, "error", err)
 		r.queue.AddRateLimited(shard)
 		return true
 	}
@@ -149,7 +148,7 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	return true
 }
 
-// acquireWorker says whether a shard is slow, and whether it may run now.
+// acquireWorker reports whether a shard is slow, and whether it may run now.
 func (r *Runner) acquireWorker(shard string, now time.Time) (slow, admitted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +162,6 @@ func (r *Runner) acquireWorker(shard string, now time.Time) (slow, admitted bool
 	return slow, true
 }
 
-// recordRunEnd notes how long a run took.
 func (r *Runner) recordRunEnd(shard string, slow bool, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,8 +173,7 @@ func (r *Runner) recordRunEnd(shard string, slow bool, took time.Duration) {
 	}
 }
 
-// requeueDelay is how long to wait before the next look: the first two as long as asked for, each further one twice as
-// long.
+// requeueDelay returns the requested delay for the first two runs, and twice the previous delay for each further one.
 func (r *Runner) requeueDelay(shard string, again time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func ignoreDone(string, time.Duration, error) {}
 
-// startRunner runs a runner until the test ends.
+// startRunner starts a runner that stops with the test.
 func startRunner(t *testing.T, r *runner.Runner, workers int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -40,7 +40,7 @@ func TestABurstOfEventsIsOneRun(t *testing.T) {
 	}
 	startRunner(t, r, 4)
 	<-ran
-	r.Enqueue("acme") // control: a later event is a run of its own
+	r.Enqueue("acme") // control: a later event leads to another run
 	<-ran
 	if n := runs.Load(); n != 2 {
 		t.Errorf("%d runs; want one for the burst and one for what came later", n)
@@ -70,7 +70,7 @@ func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 	r.Enqueue("a")
 	r.Enqueue("b")
 	startRunner(t, r, 4)
-	<-both // would never come if they ran one after the other
+	<-both // would block if they ran one after the other
 	r.Enqueue("a")
 }
 
@@ -142,7 +142,7 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 	if p := pauses(5); p[4] < 8*again {
 		t.Errorf("the pauses are %s; want them to grow to %s", p, 8*again)
 	}
-	r.Enqueue("acme") // an event: what it leads to is looked at soon
+	r.Enqueue("acme") // an event resets the delay
 	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
 		t.Errorf("after an event the pauses are %s; want them to be short again", p)
 	}
@@ -158,7 +158,7 @@ func TestALargeShardRestsLonger(t *testing.T) {
 		startRunner(t, r, 1)
 		r.Enqueue("acme")
 		first := <-began
-		for len(began) == 0 { // the size is known when the first run has ended
+		for len(began) == 0 { // the size is known after the first run
 			r.Enqueue("acme")
 		}
 		<-began
@@ -170,8 +170,8 @@ func TestALargeShardRestsLonger(t *testing.T) {
 	}
 }
 
-// Shards that are slow, of which one tenant may have many, leave workers for others; and a run that never ends is
-// ended.
+// Slow shards, of which one tenant may have many, leave workers for others, and a run that does not return is
+// cancelled.
 func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers = 4
@@ -187,7 +187,7 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 			if most.Load() < n {
 				most.Store(n)
 			}
-			<-ctx.Done() // it never ends by itself
+			<-ctx.Done() // never returns by itself
 			cut.Add(1)
 			return runner.Result{}, ctx.Err()
 		}, ignoreDone, discardLogger())
@@ -196,11 +196,11 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 		for i := range 10 {
 			r.Enqueue(fmt.Sprint("evil", i))
 		}
-		<-time.After(6 * time.Minute) // their first runs, as nobody knows yet that they are slow
+		<-time.After(6 * time.Minute) // first runs: nothing is known to be slow yet
 		if cut.Load() == 0 {
 			t.Error("a run without an end was not ended")
 		}
-		<-time.After(15 * time.Minute) // now it is known of all
+		<-time.After(15 * time.Minute) // now all are known to be slow
 		synctest.Wait()
 		if n := running.Load(); n != workers/2 {
 			t.Errorf("%d slow shards run", n)

@@ -15,11 +15,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// accessSelectors is the selectors of an external network that say who may use it.
+// accessSelectors are the selectors of an external network that restrict who may use it.
 type accessSelectors struct{ projects, namespaces labels.Selector }
 
-// readAccessSelectors reads them. Nil: everybody may use the network. A selector that can't be used selects nobody: to
-// leave it out would be to admit those whom the operator meant to keep away.
+// readAccessSelectors parses them. It returns nil if everyone may use the network. An unusable selector selects nobody:
+// ignoring it would admit those whom the operator meant to exclude.
 func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, snapshot.Malformed) {
 	if n.Spec.AllowedProjects == nil && n.Spec.AllowedNamespaces == nil {
 		return nil, ""
@@ -36,13 +36,13 @@ func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, s
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
 			return &accessSelectors{labels.Nothing(), labels.Nothing()},
-				snapshot.Malformed(fmt.Sprintf("%s can't be read: %v; correct it", s.field, err))
+				snapshot.Malformed(fmt.Sprintf("%s is not a valid selector: %v", s.field, err))
 		}
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
 			if !isOperatorLabel(r.Key()) {
 				return &accessSelectors{labels.Nothing(), labels.Nothing()}, snapshot.Malformed(fmt.Sprintf(
-					"%s names label %s, which tenants may write; use %s, %s or labels that begin with %s",
+					"%s uses label %s, which tenants can write; use %s, %s or labels that begin with %s",
 					s.field, r.Key(), corev1.LabelMetadataName, kubedcv1.ProjectLabel, kubedcv1.OperatorLabelPrefix))
 			}
 		}
@@ -51,14 +51,14 @@ func readAccessSelectors(n *kubedcv1alpha1.ExternalNetwork) (*accessSelectors, s
 	return out, ""
 }
 
-// isOperatorLabel says whether tenants can't write a label of a namespace: the API server writes the first itself, and
-// an admission policy keeps the others.
+// isOperatorLabel reports whether tenants cannot write a namespace label: the API server sets the first one itself, and
+// an admission policy protects the others.
 func isOperatorLabel(key string) bool {
 	return key == corev1.LabelMetadataName || key == kubedcv1.ProjectLabel ||
 		strings.HasPrefix(key, kubedcv1.OperatorLabelPrefix)
 }
 
-// namespaceLabels are the labels of a namespace that selectors look at. One that is not there yet has its name.
+// namespaceLabels returns the labels of a namespace for selectors. A namespace that does not exist yet has its name.
 func (in *Inputs) namespaceLabels(namespace string) labels.Set {
 	out := labels.Set{}
 	if ns := in.knownNamespaces[namespace]; ns != nil {
@@ -68,7 +68,7 @@ func (in *Inputs) namespaceLabels(namespace string) labels.Set {
 	return out
 }
 
-// readAdmitted reads who may use a network, of those that the inputs know.
+// readAdmitted returns which of the known namespaces and projects may use a network.
 func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admitted {
 	list, _ := readAccessSelectors(n)
 	if list == nil {
@@ -83,7 +83,7 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 			set := labels.Merge(in.namespaceLabels(p.Namespace), labels.Set{kubedcv1.ProjectLabel: p.Name})
 			admits := list.projects.Matches(set)
 			out[snapshot.ProjectKey(p.Namespace, p.Name)] = admits
-			// and not one that wants a name that is taken
+			// a Project whose name is taken by another has no access
 			if shard := snapshot.ProjectShard(p.Namespace, p.Name); isAcceptedProject(p) {
 				out[shard] = out[shard] || admits
 			}
@@ -92,8 +92,7 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 	return out
 }
 
-// gatherAllProjects adds all Projects, with their namespaces and organizations, where some network is not for
-// everybody.
+// gatherAllProjects adds all Projects with their namespaces and organizations if any network is restricted.
 func (c *Cluster) gatherAllProjects(ctx context.Context, in *Inputs) error {
 	if !in.hasRestrictedNetwork() {
 		return nil
@@ -114,7 +113,7 @@ func (c *Cluster) gatherAllProjects(ctx context.Context, in *Inputs) error {
 	return nil
 }
 
-// hasRestrictedNetwork says whether some network is not for everybody.
+// hasRestrictedNetwork reports whether any network restricts who may use it.
 func (in *Inputs) hasRestrictedNetwork() bool {
 	for _, n := range in.networks {
 		if n.Spec.AllowedProjects != nil || n.Spec.AllowedNamespaces != nil {

@@ -15,7 +15,7 @@ func bySelector(key, value string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
 }
 
-// A network admits who is selected by labels that tenants can't write, and nobody by others.
+// A network admits by labels that tenants cannot write; a selector with other labels admits nobody.
 func TestNetworkAdmits(t *testing.T) {
 	name, tier := corev1.LabelMetadataName, kubedcv1.OperatorLabelPrefix+"tier"
 	for what, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// An allow-list is read as addresses and prefixes or not at all, and what can't be read allows nobody.
+// An allow-list is parsed completely or not at all, and a malformed one allows nothing.
 func TestAllowLists(t *testing.T) {
 	long := strings.TrimSuffix(strings.Repeat("192.0.2.1,", snapshot.MaxAllowListEntries+1), ",")
 	for text, want := range map[string]string{
@@ -46,7 +46,7 @@ func TestAllowLists(t *testing.T) {
 	}
 }
 
-// A list with every address restricts nobody.
+// A list that covers all addresses restricts nothing.
 func TestAllowListOfEverybody(t *testing.T) {
 	for text, restricts := range map[string]bool{
 		"0.0.0.0/0":            false,

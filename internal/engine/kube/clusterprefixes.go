@@ -15,10 +15,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// The prefixes of the cluster itself decide whether a new Project is accepted. Once it is, they decide nothing: so they
-// are read for new ones only.
+// The prefixes of the cluster itself decide whether a new Project is accepted. After that they decide nothing, so they
+// are read for new Projects only.
 
-// isNewProject says whether there is a Project of the shard, and nothing of ours for it yet.
+// isNewProject reports whether the shard has a Project but no managed objects yet.
 func (in *Inputs) isNewProject() bool {
 	ns := in.namespaces[in.Shard]
 	return len(in.projects) > 0 && (ns == nil || !belongsToShard(ns, in.Shard)) &&
@@ -26,7 +26,7 @@ func (in *Inputs) isNewProject() bool {
 		!in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)}]
 }
 
-// gatherClusterPrefixes adds the subnets of Kube-OVN's own VPC and the nodes.
+// gatherClusterPrefixes adds the subnets of Kube-OVN's default VPC and the nodes.
 func (c *Cluster) gatherClusterPrefixes(ctx context.Context, in *Inputs) error {
 	if !in.isNewProject() {
 		return nil
@@ -37,8 +37,8 @@ func (c *Cluster) gatherClusterPrefixes(ctx context.Context, in *Inputs) error {
 	return c.listInto(ctx, in, &corev1.NodeList{}, nil)
 }
 
-// isClusterSubnet says whether a Subnet is of Kube-OVN's own VPC: also the one that joins nodes to it. External ones
-// are on a Vlan.
+// isClusterSubnet reports whether a Subnet belongs to Kube-OVN's default VPC, including the one that joins the nodes.
+// External subnets are excluded: they have a VLAN.
 func isClusterSubnet(s *Subnet) bool { return s.Spec.Vpc == kubeovn.ManagementVpc && s.Spec.Vlan == "" }
 
 func indexByVPC(o client.Object) []string {
@@ -48,7 +48,7 @@ func indexByVPC(o client.Object) []string {
 	return []string{kubeovn.ManagementVpc}
 }
 
-// readClusterPrefixes reads the prefixes of the cluster itself.
+// readClusterPrefixes returns the prefixes of the cluster itself.
 func (in *Inputs) readClusterPrefixes() (out []snapshot.PrefixClaim) {
 	if !in.isNewProject() {
 		return nil

@@ -30,23 +30,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// How long the API server may take: to say that it is there, and to send everything.
+// Time limits for the API server: for a first response, and for sending everything.
 const (
 	connectTimeout = 5 * time.Second
 	readTimeout    = time.Minute
 )
 
-// ClusterReader reads a whole cluster from the API server itself, and asks its nodes.
+// ClusterReader reads the state of a whole cluster directly from the API server, and queries its nodes.
 type ClusterReader struct {
 	api      client.WithWatch
 	version  discovery.ServerVersionInterface
 	platform Namespaces
 }
 
-// NewClusterReader is one for a cluster whose platform runs in these namespaces.
+// NewClusterReader returns a reader for a cluster whose platform runs in these namespaces.
 func NewClusterReader(config *rest.Config, where Namespaces) (*ClusterReader, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server has its own fairness
+	config.QPS = -1 // no client-side limit: the API server has priority and fairness
 	config.Timeout = readTimeout
 	api, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -61,8 +61,8 @@ func NewClusterReader(config *rest.Config, where Namespaces) (*ClusterReader, er
 	return &ClusterReader{api: api, version: version, platform: where}, nil
 }
 
-// ReadCluster reads the objects of a cluster, and says what could not be read. Kinds that the API server does not have
-// are empty.
+// ReadCluster reads the objects of a cluster and returns what could not be read. Kinds that the API server does not
+// serve are empty.
 func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Config) (clusterstate.Cluster,
 	[]clusterstate.ReadFailure,
 ) {
@@ -93,7 +93,7 @@ func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Confi
 	return out, unread
 }
 
-// clusterDump is all objects that a survey is made of.
+// clusterDump holds all objects that a survey is built from.
 type clusterDump struct {
 	networks       kubedcv1alpha1.ExternalNetworkList
 	subnets        SubnetList
@@ -120,13 +120,13 @@ type clusterDump struct {
 	serviceCIDRs   networkingv1.ServiceCIDRList
 	gatewayLists   []gatewayList // of the Gateway API
 
-	platform     Namespaces                         // of the platform
-	missingKinds []string                           // kinds that are needed
-	shards       map[string]string                  // of namespaces
+	platform     Namespaces
+	missingKinds []string                           // kinds that are needed but not served
+	shards       map[string]string                  // by namespace
 	externals    map[string]snapshot.ExternalSubnet // by subnet
 }
 
-// readLists reads all lists side by side.
+// readLists reads all lists in parallel.
 func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []clusterstate.ReadFailure {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []clust
 		all.gatewayLists[i].kind = kind
 		reads = append(reads, func() error { return s.listGatewayObjects(ctx, &all.gatewayLists[i]) })
 	}
-	reads = append(reads, func() error { // older API servers do not have them
+	reads = append(reads, func() error { // older API servers do not serve them
 		return ignoreMissingKind(s.api.List(ctx, &all.serviceCIDRs))
 	})
 	problems := make([]error, len(reads))
@@ -172,12 +172,11 @@ func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []clust
 	return out
 }
 
-// listFunc reads a list.
 func (s *ClusterReader) listFunc(ctx context.Context, list client.ObjectList, by ...client.ListOption) func() error {
 	return func() error { return s.api.List(ctx, list, by...) }
 }
 
-// ignoreMissingKind is an error, unless it says that there is no such kind.
+// ignoreMissingKind returns the error unless it means that the kind is not served.
 func ignoreMissingKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return nil
@@ -185,7 +184,7 @@ func ignoreMissingKind(err error) error {
 	return err
 }
 
-// resolveShards says which shard decides about which namespace, and which subnets are external.
+// resolveShards determines the shard of each namespace, and the external subnets.
 func (e *clusterDump) resolveShards() {
 	e.shards, e.externals = map[string]string{}, map[string]snapshot.ExternalSubnet{}
 	organizations := map[string]bool{}
@@ -211,7 +210,7 @@ func (e *clusterDump) resolveShards() {
 	}
 }
 
-// shardOfEgressPolicies is the shard that decides about EgressServices and EgressRoutes of a namespace.
+// shardOfEgressPolicies returns the shard that decides about EgressServices and EgressRoutes of a namespace.
 func (e *clusterDump) shardOfEgressPolicies(namespace string) string {
 	if shard := e.shards[namespace]; shard != kubeovn.ManagementVpc {
 		return shard
@@ -219,7 +218,7 @@ func (e *clusterDump) shardOfEgressPolicies(namespace string) string {
 	return ownership.NodesShard
 }
 
-// readObjectMeta is what all objects have.
+// readObjectMeta reads what all objects have in common.
 func readObjectMeta(kind string, o metav1.Object, conditions []metav1.Condition) clusterstate.Object {
 	out := clusterstate.Object{
 		Ref:      state.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()},
@@ -237,10 +236,10 @@ func readObjectMeta(kind string, o metav1.Object, conditions []metav1.Condition)
 	return out
 }
 
-// toUTC is a time as it is written to a file and read back.
+// toUTC returns a time that is unchanged after writing it to a file and reading it back.
 func toUTC(t metav1.Time) time.Time { return t.Time.Round(0).UTC() }
 
-// readSorted reads the items of a list, in the order of namespaces and names.
+// readSorted reads the items of a list, sorted by namespace and name.
 func readSorted[I, V any, P interface {
 	*I
 	metav1.Object

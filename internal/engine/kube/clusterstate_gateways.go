@@ -18,7 +18,7 @@ import (
 
 const gatewayAPI = "gateway.networking.k8s.io"
 
-// gatewayKinds are the kinds of others that the API server may not have, in whatever version it has them.
+// gatewayKinds are kinds that the API server may not serve; any served version is accepted.
 var gatewayKinds = []schema.GroupKind{
 	{Group: gatewayAPI, Kind: "GatewayClass"},
 	{Group: gatewayAPI, Kind: "Gateway"},
@@ -30,13 +30,13 @@ var gatewayKinds = []schema.GroupKind{
 	{Group: envoyGV.Group, Kind: "Backend"},
 }
 
-// gatewayList is the objects of such a kind.
+// gatewayList holds the objects of such a kind.
 type gatewayList struct {
 	kind  schema.GroupKind
 	items []gatewayObject
 }
 
-// gatewayObject is the fields of all such kinds that we know.
+// gatewayObject contains the fields that we use, of all these kinds.
 type gatewayObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 
@@ -68,7 +68,7 @@ type gatewayRule struct {
 
 type gatewayRef struct{ Kind, Namespace, Name string }
 
-// gatewayEndpoint is one of these.
+// gatewayEndpoint has exactly one of these fields.
 type gatewayEndpoint struct {
 	IP *struct {
 		Address string
@@ -81,7 +81,7 @@ type gatewayEndpoint struct {
 	Unix *struct{ Path string } `json:"unix"`
 }
 
-// listGatewayObjects reads the objects of a kind, if there is such a kind.
+// listGatewayObjects reads the objects of a kind if the API server serves it.
 func (s *ClusterReader) listGatewayObjects(ctx context.Context, f *gatewayList) error {
 	mapping, err := s.api.RESTMapper().RESTMapping(f.kind)
 	if err != nil {
@@ -106,7 +106,6 @@ func (s *ClusterReader) listGatewayObjects(ctx context.Context, f *gatewayList) 
 	return nil
 }
 
-// readGatewayObjects reads the kinds of others.
 func (e *clusterDump) readGatewayObjects(into *clusterstate.Cluster) {
 	for _, f := range e.gatewayLists {
 		switch f.kind.Kind {
@@ -147,7 +146,7 @@ func readGateway(o *gatewayObject) clusterstate.Gateway {
 	return out
 }
 
-// readRoute reads a route. What the last of its gateways thinks of it is what is said of it.
+// readRoute reads a route. Its conditions are those of the last parent gateway.
 func readRoute(kind string, o *gatewayObject) clusterstate.Route {
 	var conditions []metav1.Condition
 	for _, p := range o.Status.Parents {

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// readNetworks reads the external networks: ExternalNetworks, and Subnets with the label that none of them has.
+// readNetworks returns the external networks: ExternalNetworks, and labelled Subnets that belong to none of them.
 func (e *clusterDump) readNetworks(settings snapshot.Config) []clusterstate.Network {
 	var nodes []*corev1.Node
 	for i := range e.nodes.Items {
@@ -75,7 +75,7 @@ func (e *clusterDump) readSubnets() []clusterstate.Subnet {
 		}
 		s.Gateways = ParseAddresses(strings.Split(o.Spec.Gateway, ","))
 		if vlan := vlans[o.Spec.Vlan]; vlan != nil {
-			s.Tag, s.Provider = vlan.Spec.ID, vlan.Spec.Provider // a Subnet with a Vlan says "ovn" itself
+			s.Tag, s.Provider = vlan.Spec.ID, vlan.Spec.Provider // the provider of a Subnet with a Vlan is "ovn"
 			if provider := providers[vlan.Spec.Provider]; provider != nil {
 				s.Interface, s.Interfaces = provider.Spec.DefaultInterface, customInterfaces(provider.Spec)
 			}
@@ -84,7 +84,7 @@ func (e *clusterDump) readSubnets() []clusterstate.Subnet {
 	})
 }
 
-// customInterfaces are the interfaces of nodes that have another than usual.
+// customInterfaces returns the interfaces of nodes that do not use the default interface.
 func customInterfaces(p kubeovn.ProviderNetworkSpec) map[string]string {
 	var out map[string]string
 	for _, custom := range p.CustomInterfaces {
@@ -141,7 +141,7 @@ func (e *clusterDump) readOvnEips() []clusterstate.OvnEip {
 	})
 }
 
-// readServiceCIDRs reads the prefixes of cluster addresses of Services.
+// readServiceCIDRs returns the prefixes of the cluster IPs of Services.
 func (e *clusterDump) readServiceCIDRs() (out []netip.Prefix) {
 	for i := range e.serviceCIDRs.Items {
 		for _, text := range e.serviceCIDRs.Items[i].Spec.CIDRs {

@@ -47,7 +47,7 @@ func (e *clusterDump) readEIps() []clusterstate.EIp {
 	})
 }
 
-// resolveEIpUser is who uses an EIp. A Service may do so from another namespace, and says so.
+// resolveEIpUser returns the user of an EIp. A Service can use an EIp of another namespace through an annotation.
 func (e *clusterDump) resolveEIpUser(o *kubedcv1.EIp, owner kubedcv1.EIpOwner) state.Ref {
 	out := state.Ref{Kind: owner.Type, Namespace: o.Namespace, Name: owner.OwnerRef}
 	if owner.Type != string(intent.Service) {
@@ -89,7 +89,7 @@ func (e *clusterDump) readEgressIPs() []clusterstate.EgressIP {
 	})
 }
 
-// countSelectedPods is how many pods an EgressIP selects, and which of them are of no project.
+// countSelectedPods returns how many pods an EgressIP selects, and which of them belong to no project.
 func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]bool) (n int,
 	outside snapshot.PodSample,
 ) {

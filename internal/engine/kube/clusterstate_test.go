@@ -27,7 +27,8 @@ func newMeta(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// smallClusterDump is a cluster with a project, a namespace of the management VPC, and an external subnet on a VLAN.
+// smallClusterDump returns a cluster with a project, a namespace of the management VPC, and an external subnet on a
+// VLAN.
 func smallClusterDump() *clusterDump {
 	management := newMeta("", "ingress")
 	management.Annotations = map[string]string{kubeovn.LogicalSwitchAnnotation: kubeovn.ManagementSubnet}
@@ -185,7 +186,7 @@ func TestSurveyReadsGatewaysOfAnyVersion(t *testing.T) {
 	}
 }
 
-// A node that answers is heard, once; one that does not keeps its problem.
+// The first answer of a node is used; a node without an answer keeps its problem.
 func TestAnswersOfNodesAreHeard(t *testing.T) {
 	question := kubedcv1alpha1.InspectionSpec{
 		Node:   "node1",
@@ -200,7 +201,7 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 		results: map[string]clusterstate.NodeInspection{"node1": {Problem: "no answer"}, "node2": {Problem: "no answer"}},
 	}
 	answers := apiwatch.NewFakeWithChanSize(5, false)
-	answers.Add(asked) // nobody has answered yet
+	answers.Add(asked) // not answered yet
 	somebodys := asked.DeepCopy()
 	somebodys.Name = "another"
 	somebodys.Status = kubedcv1alpha1.InspectionStatus{Time: &metav1.MicroTime{Time: time.Unix(1, 0)}}
@@ -249,7 +250,7 @@ func TestServersAreThoseThatKubeOVNNames(t *testing.T) {
 	}
 }
 
-// By natOutgoing a trace knows whether nodes translate what pods send outside.
+// From natOutgoing, a trace knows whether nodes apply SNAT to traffic of pods to the outside.
 func TestSurveySaysWhetherNodesTranslate(t *testing.T) {
 	for _, nat := range []bool{true, false} {
 		e := &clusterDump{}

@@ -26,14 +26,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// readServices reads the Services that are reached from outside, with their endpoints.
+// readServices returns the Services that are reachable from outside, with their endpoints.
 func (e *clusterDump) readServices(settings snapshot.Config) []clusterstate.Service {
 	return e.readServicesWhere(settings, func(o *corev1.Service) bool {
 		return isLoadBalancer(o) || len(o.Spec.ExternalIPs) > 0
 	})
 }
 
-// readCompanionServices reads the headless Services that tell the addresses of others.
+// readCompanionServices returns the headless Services that publish the addresses of other Services.
 func (e *clusterDump) readCompanionServices(settings snapshot.Config) []clusterstate.Service {
 	return e.readServicesWhere(settings, func(o *corev1.Service) bool {
 		return o.Labels[kubedcv1.SourceServiceLabel] != ""
@@ -128,28 +128,28 @@ func (e *clusterDump) readPods() []clusterstate.Pod {
 	})
 }
 
-// isAgentPod reports whether the agent's DaemonSet made a pod. A label would not do: whoever creates a pod chooses its
-// labels.
+// isAgentPod reports whether the agent's DaemonSet created a pod. A label is not enough: whoever creates a pod chooses
+// its labels.
 func isAgentPod(o *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(o)
 	return owner != nil && owner.APIVersion == appsv1.SchemeGroupVersion.String() && owner.Kind == "DaemonSet" &&
 		owner.Name == ownership.AgentName
 }
 
-// waitingReason is why a container of a pod does not run; empty: all do.
+// waitingReason returns why a container of a pod does not run, or an empty string if all run.
 func waitingReason(o *corev1.Pod) string {
 	for _, c := range slices.Concat(o.Status.InitContainerStatuses, o.Status.ContainerStatuses) {
 		switch s := c.State; {
 		case s.Waiting != nil:
 			return fmt.Sprintf("%s: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+s.Waiting.Message, ": "))
 		case s.Terminated != nil && s.Terminated.ExitCode != 0:
-			return fmt.Sprintf("%s: ended with %d: %s", c.Name, s.Terminated.ExitCode, s.Terminated.Reason)
+			return fmt.Sprintf("%s: exited with code %d: %s", c.Name, s.Terminated.ExitCode, s.Terminated.Reason)
 		}
 	}
 	return ""
 }
 
-// nodeLeaseNamespace is the namespace in which kubelets say that they are there.
+// nodeLeaseNamespace is the namespace of the Leases that kubelets renew.
 const nodeLeaseNamespace = corev1.NamespaceNodeLease
 
 func (e *clusterDump) readNodes() []clusterstate.Node {
@@ -203,8 +203,8 @@ func (e *clusterDump) readNetworkPolicies() []clusterstate.NetworkPolicy {
 	})
 }
 
-// readLeases reads the Leases of Sallyport and of Kube-OVN, each in its namespace: a tenant's Lease of that name says
-// nothing about them.
+// readLeases returns the Leases of Sallyport and of Kube-OVN, each from its namespace: a tenant's Lease with such a
+// name says nothing about them.
 func (e *clusterDump) readLeases() []clusterstate.Lease {
 	leaders := slices.DeleteFunc(slices.Clone(e.leases.Items), func(o coordinationv1.Lease) bool {
 		sallyport := o.Namespace == e.platform.Controller && strings.HasPrefix(o.Name, "sallyport-")
@@ -226,8 +226,9 @@ func (e *clusterDump) readLeases() []clusterstate.Lease {
 	})
 }
 
-// isMisplacedEvent reports whether an Event is not where those about its object are: in the object's namespace, or in
-// one of Kubernetes' own for objects without a namespace. Whoever wrote it elsewhere may have no right to the object.
+// isMisplacedEvent reports whether an Event is in the wrong namespace. Events belong in the namespace of their object,
+// or for cluster-scoped objects in one of Kubernetes' own. The author of an Event elsewhere may have no permission for
+// the object.
 func isMisplacedEvent(o *corev1.Event) bool {
 	if about := o.InvolvedObject.Namespace; about != "" {
 		return o.Namespace != about
@@ -235,7 +236,7 @@ func isMisplacedEvent(o *corev1.Event) bool {
 	return o.Namespace != metav1.NamespaceDefault && o.Namespace != metav1.NamespaceSystem
 }
 
-// readEvents reads the warnings about each object, the last one first.
+// readEvents returns the warnings about each object, latest first.
 func (e *clusterDump) readEvents() []clusterstate.Event {
 	var out []clusterstate.Event
 	for i := range e.events.Items {

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// NewCountingClient is a client that tells of every write that it sends: its verb (create, update, patch, apply,
-// delete) and the kind of object; the kind of a status is "EIp/status".
+// NewCountingClient returns a client that reports every write that it sends: its verb (create, update, patch, apply,
+// delete) and the kind of the object. The kind of a status is, for example, "EIp/status".
 func NewCountingClient(c client.Client, wrote func(verb, kind string)) client.Client {
 	return &countingClient{Client: c, onWrite: wrote}
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// egressSelectors is whom an EgressIP selects. Nodes is nil where all may hold its addresses.
+// egressSelectors are the parsed selectors of an EgressIP. nodes is nil if every node may hold its addresses.
 type egressSelectors struct{ namespaces, pods, nodes labels.Selector }
 
-// readEgressSelectors reads the selectors of an EgressIP.
+// readEgressSelectors parses the selectors of an EgressIP.
 func readEgressSelectors(e *ovnv1.EgressIP) (egressSelectors, error) {
 	var out egressSelectors
 	for _, s := range []struct {
@@ -50,12 +50,12 @@ func readEgressSelectors(e *ovnv1.EgressIP) (egressSelectors, error) {
 	return out, nil
 }
 
-// matchesPod says whether a pod in a namespace that is chosen is selected: it is there, with an address of its own.
+// matchesPod reports whether a pod in a selected namespace is selected: it matches, runs and has its own address.
 func (c egressSelectors) matchesPod(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && !isPodFinished(pod) && c.pods.Matches(labels.Set(pod.Labels))
 }
 
-// cachedSelectors is that of an EgressIP; one that can't be read selects nothing.
+// cachedSelectors returns the selectors of an EgressIP. Malformed selectors select nothing.
 func (c *Cluster) cachedSelectors(e *ovnv1.EgressIP) (egressSelectors, bool) {
 	out, err := c.selectorCache.getOrRead(intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name}, e,
 		func() (egressSelectors, error) {
@@ -64,7 +64,7 @@ func (c *Cluster) cachedSelectors(e *ovnv1.EgressIP) (egressSelectors, bool) {
 	return out, err == nil
 }
 
-// listEgressIPs are all EgressIPs. They must not be changed.
+// listEgressIPs returns all EgressIPs. Callers must not modify them.
 func (c *Cluster) listEgressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) {
 	var list ovnv1.EgressIPList
 	if err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -77,7 +77,7 @@ func (c *Cluster) listEgressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) 
 	return out, nil
 }
 
-// selectingEgressIPs are the EgressIPs that select pods of a namespace.
+// selectingEgressIPs returns the EgressIPs that select pods of a namespace.
 func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1.EgressIP, error) {
 	all, err := c.listEgressIPs(ctx)
 	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
@@ -86,7 +86,8 @@ func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) 
 	}), err
 }
 
-// gatherEgressIPs adds the EgressIPs that select something in a project, and its pods where they or EgressRoutes do.
+// gatherEgressIPs adds the EgressIPs that select pods of a project. If EgressIPs or EgressRoutes exist, it adds the
+// pods.
 func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
 	ns := in.namespaces[in.Shard]
 	if ns == nil || in.Shard == kubeovn.ManagementVpc {
@@ -100,7 +101,7 @@ func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
 	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard)})
 }
 
-// readSelections reads which pods leave with which addresses, and the addresses of all pods where there are such.
+// readSelections returns which pods use which egress addresses and, if there are any, the addresses of all pods.
 func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr) {
 	for _, e := range in.egressIPs {
 		choice, err := readEgressSelectors(e)
@@ -131,7 +132,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 	return out, inside
 }
 
-// ParseAddresses are those of texts that can be read.
+// ParseAddresses parses texts and skips invalid ones.
 func ParseAddresses(texts []string) (out []netip.Addr) {
 	for _, text := range texts {
 		if a := parseAddr(text); a.IsValid() {
@@ -141,14 +142,13 @@ func ParseAddresses(texts []string) (out []netip.Addr) {
 	return out
 }
 
-// podIPv4Addresses are the IPv4 addresses of a pod.
 func podIPv4Addresses(pod *corev1.Pod) []netip.Addr {
 	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
 }
 
-// podAddresses are the addresses of a pod of a project: as soon as Kube-OVN has chosen them, and as long as they are
-// not another's. The annotation is the tenant's to write, and leads astray pods of his own project at most: compile
-// takes addresses of its subnet only.
+// podAddresses returns the addresses of a project's pod from the moment Kube-OVN assigns them until the pod terminates.
+// Tenants can write the annotation, but this affects at most pods of their own project: compile accepts only addresses
+// of the project's subnet.
 func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if isPodFinished(pod) {
 		return nil
@@ -166,8 +166,8 @@ func podAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	return out
 }
 
-// reportedAddresses are the addresses of a pod that its node has reported. In the management VPC, which has pods of
-// many namespaces, no others count.
+// reportedAddresses returns the addresses of a pod that its node reported. In the management VPC, which has pods of
+// many namespaces, only these count.
 func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	if isPodFinished(pod) {
 		return nil
@@ -178,7 +178,7 @@ func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
 	return out
 }
 
-// GatherEgress reads everything that decides about egress addresses, and the EgressIPs.
+// GatherEgress reads everything that decides about egress addresses, including all EgressIPs.
 func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressInput, error) {
 	in := NewInputs(ownership.EgressVpc)
 	in.isStuck = c.progress.isStuck
@@ -229,8 +229,8 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	return in, out, nil
 }
 
-// lookUpEgressReferences adds what is named: the Vpc, which may have lost its labels, subnets of networks, and who has
-// the addresses.
+// lookUpEgressReferences adds referenced objects: the Vpc, which may have lost its labels, the subnets of networks, and
+// the OvnEips that have the addresses.
 func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error {
 	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard}}
 	for _, n := range in.networks {
@@ -245,7 +245,7 @@ func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error 
 	return c.lookUpObjects(ctx, in, keys, addresses)
 }
 
-// listSelectedVPCs are the projects of which each EgressIP selects pods.
+// listSelectedVPCs returns, for each EgressIP, the projects whose pods it selects.
 func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]string, error) {
 	var projects kubedcv1.ProjectList
 	if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
@@ -256,7 +256,7 @@ func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (m
 		shard := snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name)
 		object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
 		if err != nil || projects.Items[i].DeletionTimestamp != nil || object.GetDeletionTimestamp() != nil {
-			continue // it is not there yet, or goes
+			continue // does not exist yet, or is being deleted
 		}
 		for _, e := range of {
 			if choice, readable := c.cachedSelectors(e); readable &&
@@ -268,7 +268,7 @@ func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (m
 	return out, nil
 }
 
-// projectShards are the shards of projects, which are the names of their namespaces.
+// projectShards returns the shards of projects, which are also the names of their namespaces.
 func projectShards(projects []kubedcv1.Project) map[string]bool {
 	out := make(map[string]bool, len(projects))
 	for i := range projects {
@@ -277,8 +277,8 @@ func projectShards(projects []kubedcv1.Project) map[string]bool {
 	return out
 }
 
-// selectUnservedPods are the pods of no project that each EgressIP selects. Namespaces of projects, which may have most
-// of the pods, are not looked into.
+// selectUnservedPods returns, for each EgressIP, the selected pods that belong to no project. It skips the namespaces
+// of projects, which may contain most of the pods.
 func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.PodSample, error) {
 	var projects kubedcv1.ProjectList
 	var namespaces corev1.NamespaceList
@@ -301,7 +301,7 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 	return out, nil
 }
 
-// addUnservedPods adds the pods of a namespace to those of the EgressIPs that select them.
+// addUnservedPods adds the pods of a namespace to the EgressIPs that select them.
 func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP,
 	out map[string]snapshot.PodSample,
 ) error {
@@ -370,7 +370,7 @@ func readEgressNode(n *corev1.Node) snapshot.Node {
 	return out
 }
 
-// EgressIPObjects are the EgressIPs, which get a status.
+// EgressIPObjects returns the EgressIPs, which get a status.
 func (in *Inputs) EgressIPObjects() []client.Object {
 	out := make([]client.Object, 0, len(in.egressIPs))
 	for _, e := range in.egressIPs {
@@ -379,15 +379,14 @@ func (in *Inputs) EgressIPObjects() []client.Object {
 	return out
 }
 
-// enqueueEgress asks for the shard of egress addresses, where there are any.
+// enqueueEgress enqueues the shard of egress addresses if there are EgressIPs.
 func (w *eventMapper) enqueueEgress(ctx context.Context) {
 	if all, err := w.cluster.listEgressIPs(ctx); err == nil && len(all) > 0 {
 		w.enqueue(ownership.EgressVpc)
 	}
 }
 
-// handleEgressIP asks for the shard of egress addresses, and for the projects of which an EgressIP selects pods, or
-// did.
+// handleEgressIP enqueues the shard of egress addresses and the projects whose pods the EgressIP selects or selected.
 func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
 	w.enqueue(ownership.EgressVpc)
 	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
@@ -401,7 +400,7 @@ func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object)
 		}
 		vpcs, err := w.cluster.listSelectedVPCs(ctx, []*ovnv1.EgressIP{e})
 		if err != nil {
-			return // the cache is not there yet; everything is an event then
+			return // the cache is not synced yet; every object will be an event
 		}
 		for _, vpc := range vpcs[e.Name] {
 			w.enqueue(vpc)
@@ -409,8 +408,8 @@ func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object)
 	}
 }
 
-// handleSelectedPod asks for the project of a pod that an EgressIP or EgressRoute may select, when it or its addresses
-// have changed; of a pod of no project it asks for the shard of egress addresses.
+// handleSelectedPod enqueues the project of a pod that an EgressIP or EgressRoute may select when its labels, addresses
+// or node changed. For a pod outside projects it enqueues the shard of egress addresses.
 func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -434,7 +433,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		if belongsToShard(ns, ns.GetName()) {
 			w.enqueueNamespace(ctx, object.GetNamespace())
 		} else {
-			w.enqueue(ownership.EgressVpc) // it says that the pod is not served
+			w.enqueue(ownership.EgressVpc) // reports that the pod is not served
 		}
 	}
 	if w.cluster.hasEgressRoutes(ctx, ns.GetName()) {
@@ -442,7 +441,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 	}
 }
 
-// handleNamespaceLabels asks for what depends on the labels of a namespace.
+// handleNamespaceLabels enqueues what depends on the labels of a namespace.
 func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.Object) {
 	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
@@ -460,7 +459,8 @@ func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.
 	}
 }
 
-// handleEgressNode asks for the shard of egress addresses when a node may hold some, or might, and has changed.
+// handleEgressNode enqueues the shard of egress addresses when a node changed in a way that affects where they are
+// held.
 func (w *eventMapper) handleEgressNode(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		n, there := o.(*corev1.Node)

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// selectedPodsFixture is a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC, each
-// with pods that EgressIP mail selects, and some that it does not.
+// selectedPodsFixture returns a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC.
+// Each has pods that EgressIP mail selects, and pods that it does not select.
 func selectedPodsFixture() []client.Object {
 	own := namespaceInSubnet("acme-prod-default", ownership.ManagedLabels("acme-prod"))
 	own.Name = "acme-prod"
@@ -48,7 +48,7 @@ func selectedPodsFixture() []client.Object {
 	return out
 }
 
-// Pods of projects are served. All others that an EgressIP selects are counted, and the first few are named.
+// Pods of projects are served. All other selected pods are counted, and the first few are named.
 func TestPodsOfNoProjectAreFound(t *testing.T) {
 	_, w, err := newFakeCluster(selectedPodsFixture()...).GatherEgress(t.Context())
 	if err != nil {
@@ -64,8 +64,8 @@ func TestPodsOfNoProjectAreFound(t *testing.T) {
 	}
 }
 
-// A selected pod asks for whoever decides about it: its project, or the shard of egress addresses, which says that it
-// is not served.
+// An event of a selected pod enqueues the shard that decides about it: its project, or the shard of egress addresses,
+// which reports that the pod is not served.
 func TestSelectedPodsAreAskedFor(t *testing.T) {
 	for namespace, want := range map[string]string{
 		"acme-prod": "acme-prod",

@@ -19,7 +19,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// hasEgressRoutes says whether EgressRoutes may select pods of a namespace.
+// hasEgressRoutes reports whether a namespace contains EgressRoutes, which may select its pods.
 func (c *Cluster) hasEgressRoutes(ctx context.Context, namespace string) bool {
 	var list kubedcv1alpha1.EgressRouteList
 	err := c.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
@@ -72,7 +72,7 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 	return out
 }
 
-// egressAddresses are the addresses with which a pod is led out.
+// egressAddresses returns the pod addresses that egress policies apply to.
 func (in *Inputs) egressAddresses(pod *corev1.Pod) []netip.Addr {
 	if in.Shard == ownership.NodesShard {
 		return reportedAddresses(pod)
@@ -80,7 +80,7 @@ func (in *Inputs) egressAddresses(pod *corev1.Pod) []netip.Addr {
 	return podAddresses(pod)
 }
 
-// dedupByAddress is addresses in order, each once.
+// dedupByAddress sorts placements by address and keeps one per address.
 func dedupByAddress(pods []snapshot.PodPlacement) []snapshot.PodPlacement {
 	slices.SortFunc(pods, func(a, b snapshot.PodPlacement) int {
 		return cmp.Or(a.Address.Compare(b.Address), strings.Compare(a.Node, b.Node))

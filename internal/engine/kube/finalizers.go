@@ -17,13 +17,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Finalizers is our finalizer on given objects.
+// Finalizers is the target for our finalizer on the given objects.
 type Finalizers struct {
 	cluster *Cluster
 	objects map[intent.ObjectKey]client.Object
 }
 
-// NewFinalizers is our finalizer on objects that were read, as they were read.
+// NewFinalizers returns the target for our finalizer on objects as they were read.
 func NewFinalizers(c *Cluster, objects []client.Object) (*Finalizers, error) {
 	keyed, err := indexByKey(objects)
 	return &Finalizers{cluster: c, objects: keyed}, err
@@ -41,7 +41,7 @@ func indexByKey(objects []client.Object) (map[intent.ObjectKey]client.Object, er
 	return out, nil
 }
 
-// Scope is the finalizer's name.
+// Scope names the finalizer.
 func (t *Finalizers) Scope() string { return "finalizer " + ownership.Finalizer }
 
 // Observe returns the objects that have the finalizer.
@@ -55,7 +55,7 @@ func (t *Finalizers) Observe(context.Context) (intent.Finalizers, error) {
 	return set, nil
 }
 
-// Apply puts the finalizer on objects and takes it off.
+// Apply adds and removes the finalizer.
 func (t *Finalizers) Apply(ctx context.Context,
 	changes []state.Change[intent.ObjectKey, intent.Finalizer],
 ) map[intent.ObjectKey]error {
@@ -64,7 +64,7 @@ func (t *Finalizers) Apply(ctx context.Context,
 	for _, c := range changes {
 		version, err := t.setFinalizer(ctx, c.Key, !c.IsRemoval())
 		switch {
-		case apierrors.IsNotFound(err) && c.IsRemoval(): // the last finalizer, or somebody was faster
+		case apierrors.IsNotFound(err) && c.IsRemoval(): // deleted with its last finalizer, or already gone
 		case err != nil:
 			failed[c.Key] = err
 		case version != "":
@@ -75,10 +75,10 @@ func (t *Finalizers) Apply(ctx context.Context,
 	return failed
 }
 
-var errReplaced = errors.New("there is another object of that name by now")
+var errReplaced = errors.New("the object was replaced by another with the same name")
 
-// setFinalizer puts the finalizer on an object, or takes it off, on condition that nobody wrote to the object in
-// between. It returns the version that it wrote, if any.
+// setFinalizer adds or removes the finalizer if nobody wrote to the object in between. It returns the resource version
+// that it wrote, if any.
 func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on bool) (string, error) {
 	seen, there := t.objects[key]
 	if !there {
@@ -109,10 +109,10 @@ func (t *Finalizers) setFinalizer(ctx context.Context, key intent.ObjectKey, on 
 			return "", errReplaced
 		}
 	}
-	return "", fmt.Errorf("others wrote to it %d times in between", maxAttempts)
+	return "", fmt.Errorf("update finalizers: giving up after %d write conflicts", maxAttempts)
 }
 
-// buildFinalizerPatch is nil when there is nothing to do.
+// buildFinalizerPatch returns nil if nothing changes.
 func buildFinalizerPatch(o *metav1.PartialObjectMetadata, on bool) ([]byte, error) {
 	finalizers := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == ownership.Finalizer })
 	if has := len(finalizers) < len(o.Finalizers); has == on {

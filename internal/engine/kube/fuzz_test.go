@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// FuzzManagedFields: whatever set of fields an object has, what we hold to be ours is a part of the object.
+// FuzzManagedFields: for any set of managed fields, the extracted content is a part of the object.
 func FuzzManagedFields(f *testing.F) {
 	f.Add([]byte(`{"f:metadata":{"f:labels":{"f:kube-dc.com/vpc":{}}},"f:spec":{"f:cidrBlock":{},".":{}}}`),
 		[]byte(`{"metadata":{"labels":{"kube-dc.com/vpc":"a"}},"spec":{"cidrBlock":"10.0.0.0/24"}}`))
@@ -37,7 +37,8 @@ func FuzzManagedFields(f *testing.F) {
 	})
 }
 
-// isPartOf says whether a value is a part of another: members of objects and items of lists may be missing, nothing is added or moved.
+// isPartOf reports whether a value is a part of another: members and list items may be missing, nothing is added or
+// moved.
 func isPartOf(part, whole any) bool {
 	switch part := part.(type) {
 	case map[string]any:
@@ -67,7 +68,7 @@ func isPartOf(part, whole any) bool {
 	}
 }
 
-// FuzzInspection: whatever a node answers, it is read without panic, and has no more answers than the node gave.
+// FuzzInspection: any answer of a node is parsed without panic, and the result has no more answers than the node gave.
 func FuzzInspection(f *testing.F) {
 	f.Add([]byte(`{"spec":{"node":"n","routes":[{"to":"10.0.0.1"}]},"status":{"time":"2030-01-02T03:04:05.000006Z","routes":[{"nextHop":"x"},{}],"connections":[{"source":"10.0.0.1:80"}],
 		"neighbours":[{"address":"10.0.0.1","macs":["b","a"]}],"interfaces":[{"addresses":["10.0.0.1/99"]}],"usage":[{"to":"[::1]:70000"}]}}`))

@@ -24,19 +24,19 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Indexes of a cache, besides the one by shard.
+// Cache indexes, in addition to ShardIndex.
 const (
-	projectIndex       = "project-shard" // Projects by the shard that their names give
-	externalIndex      = "external"      // Subnets that have the label of an external network
-	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they want or have
+	projectIndex       = "project-shard" // Projects by the shard that follows from their names
+	externalIndex      = "external"      // Subnets with the label of an external network
+	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they request or have
 	subnetIndex        = "subnet"        // Namespaces by the Subnet in which their pods get addresses
-	quotaIndex         = "quota"         // EIps that wait for others to go
-	egressServiceIndex = "leaves"        // Services whose pods are to leave with their address
-	vpcIndex           = "vpc"           // Subnets of Kube-OVN's own VPC
+	quotaIndex         = "quota"         // EIps that a quota refuses
+	egressServiceIndex = "leaves"        // Services whose pods use the address of the Service for egress
+	vpcIndex           = "vpc"           // Subnets of Kube-OVN's default VPC
 	ingressIndex       = "ingress"       // Services by the addresses of their load balancers
 )
 
-// Kinds that are read and not written.
+// Kinds that are read but not written.
 const (
 	Pod intent.Kind = "Pod"
 	VMI intent.Kind = "VirtualMachineInstance"
@@ -96,8 +96,8 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 	return nil
 }
 
-// GatherShard reads the inputs of a shard; misplaced are the ports that OVN says are not where they belong. From a
-// cache it costs what the shard costs, not what the cluster costs.
+// GatherShard reads the inputs of a shard. misplaced are the pod ports that OVN reports in the wrong switch. With a
+// cache, the cost depends on the size of the shard and not on the size of the cluster.
 func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas,
 	misplaced []snapshot.PodPort,
 ) (*Inputs, error) {
@@ -129,7 +129,7 @@ func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot
 			return nil, err
 		}
 		if kind == intent.EIp || kind == intent.Service || kind == intent.EndpointSlice {
-			continue // read above
+			continue // already read by gatherNamespaceObjects
 		}
 		if err := c.listInto(ctx, in, list, c.matchShard(shard)); err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot
 	return in, c.gatherClusterPrefixes(ctx, in)
 }
 
-// gatherNamespaceObjects adds what is in the namespaces of a shard and, for the management VPC, the nodes.
+// gatherNamespaceObjects adds the objects in the namespaces of a shard and, for the management VPC, the nodes.
 func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error {
 	in.isOrganization = c.isOrganization(ctx, in.Shard)
 	namespaces, err := c.listShardNamespaces(ctx, in.Shard)
@@ -173,8 +173,8 @@ func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error 
 	return nil
 }
 
-// gatherEndpointPods adds the pods of a namespace where endpoints count by them: where backends are checked and, in the
-// management VPC, wherever there are load balancers.
+// gatherEndpointPods adds the pods of a namespace where they decide about endpoints: in namespaces with health checks,
+// and in namespaces of the management VPC with load balancers.
 func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace string) error {
 	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
 	if !in.hasHealthChecks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
@@ -183,12 +183,12 @@ func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace 
 	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})
 }
 
-// lookUpReferences adds what the inputs so far name.
+// lookUpReferences adds the objects that the inputs so far refer to.
 func (c *Cluster) lookUpReferences(ctx context.Context, in *Inputs) error {
 	return c.lookUpObjects(ctx, in, in.referencedKeys(), in.requestedAddresses())
 }
 
-// lookUpObjects adds objects by name, as far as there are such and they are not added yet, and who has addresses.
+// lookUpObjects adds objects by name if they exist and are not yet added, and the OvnEips that have the addresses.
 func (c *Cluster) lookUpObjects(ctx context.Context, in *Inputs, keys []intent.ObjectKey, addresses []string) error {
 	for _, key := range keys {
 		if in.hasObject(key) || c.missingKinds[key.Kind] {
@@ -211,7 +211,7 @@ func (c *Cluster) lookUpObjects(ctx context.Context, in *Inputs, keys []intent.O
 	return nil
 }
 
-// matchIndex chooses by an index. Without a cache there is none: all is read, and Inputs leave out what is not theirs.
+// matchIndex selects by an index. Without a cache there is no index: everything is listed, and Inputs skip the rest.
 func (c *Cluster) matchIndex(index, value string) []client.ListOption {
 	if !c.indexed {
 		return nil
@@ -229,7 +229,7 @@ func (c *Cluster) listInto(ctx context.Context, in *Inputs, list client.ObjectLi
 	})
 }
 
-// hasObject says whether an object of this key was added.
+// hasObject reports whether an object with this key was added.
 func (in *Inputs) hasObject(key intent.ObjectKey) bool {
 	switch key.Kind {
 	case intent.Subnet:
@@ -249,8 +249,8 @@ func (in *Inputs) hasObject(key intent.ObjectKey) bool {
 	}
 }
 
-// requestedAddresses is the addresses that EIps must have, and those that Kube-OVN was about to give: whoever has them
-// now decides, too.
+// requestedAddresses returns the addresses that EIps request or have, and those that Kube-OVN was about to assign.
+// Their current holders are inputs too.
 func (in *Inputs) requestedAddresses() []string {
 	var out []string
 	for _, o := range in.ovnEips {
@@ -268,14 +268,14 @@ func (in *Inputs) requestedAddresses() []string {
 	return out
 }
 
-// hasProject says whether there is a Project whose names give a shard.
+// hasProject reports whether a Project exists whose names give this shard.
 func (c *Cluster) hasProject(ctx context.Context, shard string) bool {
 	var projects kubedcv1.ProjectList
 	err := c.reader.List(ctx, &projects, append(c.matchIndex(projectIndex, shard), client.UnsafeDisableDeepCopy)...)
 	return err == nil && len(projects.Items) > 0
 }
 
-// ReconcilesVPC says whether a VPC is one of ours, or should be.
+// ReconcilesVPC reports whether the controller manages a VPC, or should.
 func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	if vpc == kubeovn.ManagementVpc {
 		return c.isShardInUse(ctx, vpc)
@@ -287,8 +287,8 @@ func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	return err == nil && ownerShard(object) != ""
 }
 
-// CacheOptions keep out of memory what is never read: of a pod all but its names, labels, addresses, node and phase, of
-// a node all but what makes it hold gateways and egress addresses.
+// CacheOptions trims objects in the cache to what is read. Pods keep names, labels, addresses, node and phase. Nodes
+// keep what decides whether they may hold gateways and egress addresses.
 func CacheOptions() cache.Options {
 	slim := func(o any) (any, error) {
 		switch o := o.(type) {
@@ -330,7 +330,7 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// ListShards is every shard of which there is a Project, an EIp, a FIp or an object of ours, in order.
+// ListShards returns every shard that has a Project, an EIp, a FIp or a managed object, sorted.
 func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
 	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute},
@@ -353,7 +353,7 @@ func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	return c.resolveShards(ctx, objects), nil
 }
 
-// projectShards is the shards that objects belong to, with the management VPC for those in its namespaces.
+// resolveShards returns the shards that own the objects; objects in namespaces of the management VPC belong to it.
 func (c *Cluster) resolveShards(ctx context.Context, objects []client.Object) []string {
 	out := map[string]bool{}
 	for _, shard := range ShardsOf(objects) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Whatever a user writes into a field that names something, it is read as a name, or the object is malformed and the text goes no further.
+// Any text in a field that names something is parsed as a name, or the object is malformed and the text is not used.
 func TestHostileTextIsMalformed(t *testing.T) {
 	annotated := func(key, text string) (snapshot.Malformed, any) {
 		s := readService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: text}}})
@@ -88,7 +88,7 @@ func TestHostileTextIsMalformed(t *testing.T) {
 	}
 }
 
-// newHugeSlice is a slice as large as Kubernetes takes it.
+// newHugeSlice returns an EndpointSlice of the maximum size that Kubernetes accepts.
 func newHugeSlice(name string, endpoints, addresses, ports int) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4}
 	for i := range endpoints {
@@ -104,7 +104,7 @@ func newHugeSlice(name string, endpoints, addresses, ports int) *discoveryv1.End
 	return o
 }
 
-// One slice of 200 kB had 8 million endpoints, and the controller 3.7 GB.
+// Before the limit, one EndpointSlice of 200 kB had 8 million endpoints, and the controller used 3.7 GB.
 func TestEndpointsAreBounded(t *testing.T) {
 	service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "p0"}, {Name: "p7"}, {Name: "p8", Protocol: corev1.ProtocolUDP}}}}
 	for name, c := range map[string]struct {

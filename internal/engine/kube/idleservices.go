@@ -14,13 +14,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// IdleServices is the Services that ask to be deleted at some time. To take one away is to delete it.
+// IdleServices is the target for Services that ask for automatic deletion. Removing an entry deletes the Service.
 type IdleServices struct {
 	cluster    *Cluster
 	candidates map[intent.ObjectKey]types.UID
 }
 
-// NewIdleServices is those of the objects that were read.
+// NewIdleServices returns the target for such Services among the objects that were read.
 func NewIdleServices(c *Cluster, objects []client.Object) *IdleServices {
 	t := &IdleServices{cluster: c, candidates: map[intent.ObjectKey]types.UID{}}
 	for _, o := range objects {
@@ -32,12 +32,12 @@ func NewIdleServices(c *Cluster, objects []client.Object) *IdleServices {
 	return t
 }
 
-// Scope is the annotation.
+// Scope names the annotation.
 func (t *IdleServices) Scope() string {
 	return fmt.Sprintf("Services with the annotation %s=true", kubedcv1.AutodeleteAnnotation)
 }
 
-// Observe returns those that are there.
+// Observe returns the Services that exist.
 func (t *IdleServices) Observe(context.Context) (intent.KeptServices, error) {
 	set := intent.KeptServices{}
 	for key := range t.candidates {
@@ -46,7 +46,7 @@ func (t *IdleServices) Observe(context.Context) (intent.KeptServices, error) {
 	return set, nil
 }
 
-// Apply deletes Services. None is ever made: who deletes one meanwhile has done the work.
+// Apply deletes Services and never creates any. A Service that is already gone is not an error.
 func (t *IdleServices) Apply(ctx context.Context,
 	changes []state.Change[intent.ObjectKey, intent.KeptService],
 ) map[intent.ObjectKey]error {
@@ -60,7 +60,7 @@ func (t *IdleServices) Apply(ctx context.Context,
 		}
 		if err := t.cluster.api.Delete(ctx, o, client.Preconditions{UID: &uid}); err != nil &&
 			!apierrors.IsNotFound(err) {
-			failed[c.Key] = fmt.Errorf("delete a Service that stays without endpoints: %w", err)
+			failed[c.Key] = fmt.Errorf("delete an idle Service: %w", err)
 		}
 	}
 	return failed

@@ -23,17 +23,17 @@ type Inputs struct {
 	Shard string
 
 	projects []*kubedcv1.Project
-	// of other shards: of the same organizations, or those that EgressIPs select
+	// Projects of other shards: of the same organizations, or selected by EgressIPs
 	otherProjects   []*kubedcv1.Project
-	namespaces      map[string]*corev1.Namespace // that it decides about
-	knownNamespaces map[string]*corev1.Namespace // and others, for their labels and quotas
+	namespaces      map[string]*corev1.Namespace // namespaces of the shard
+	knownNamespaces map[string]*corev1.Namespace // these and others, for their labels and quotas
 	otherEIps       map[string][]*kubedcv1.EIp   // of other shards, by namespace
-	isOrganization  bool                         // its own namespace has Projects, and so is not the management VPC's
+	isOrganization  bool                         // its namespace contains Projects; not part of the management VPC
 	nodes           []*corev1.Node
 	eips            []*kubedcv1.EIp
 	fips            []*kubedcv1.FIp
 	networks        []*kubedcv1alpha1.ExternalNetwork
-	subnets         map[string]*Subnet // external ones, and the project's own
+	subnets         map[string]*Subnet // external Subnets and the project's own
 	vpc             *Vpc
 	ovnEips         map[string]*OvnEip
 	ovnFips         map[string]*OvnFip
@@ -43,28 +43,28 @@ type Inputs struct {
 	services        []*corev1.Service
 	endpointSlices  map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
 	ownedObjects    map[intent.ObjectKey]bool
-	// listEgressIPs are those that select something in the shard; for the shard of egress addresses, all.
+	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
 	egressIPs      []*ovnv1.EgressIP
 	egressServices []*ovnv1.EgressService
 	egressRoutes   []*kubedcv1alpha1.EgressRoute
 
-	// nodePaths are the NodePaths, and reaching the Services of all namespaces: for the shard of NodePaths.
+	// nodePaths and externalServices (Services of all namespaces) are only set for the shard of NodePaths.
 	nodePaths        []*kubedcv1alpha1.NodePath
 	externalServices []*corev1.Service
-	// ingressServices and holding are the Services that show addresses, and the EIps that hold them: they say whose an
-	// address is.
+	// ingressServices are Services with load balancer addresses, holdingEIps the EIps that hold these addresses.
+	// Together they give the owner of an address.
 	ingressServices []*corev1.Service
 	holdingEIps     []*kubedcv1.EIp
 
-	// misplacedPorts are ports of pods that OVN says are not where they belong.
+	// misplacedPorts are pod ports that OVN reports in the wrong switch.
 	misplacedPorts []snapshot.PodPort
 
-	lacksBackendKind bool // Kubernetes does not know them
-	// isStuck says whether Kube-OVN will never take up an object.
+	lacksBackendKind bool // the API server does not serve Backends
+	// isStuck reports whether Kube-OVN will never process an object.
 	isStuck func(client.Object) bool
 }
 
-// NewInputs are no inputs yet.
+// NewInputs returns empty inputs.
 func NewInputs(shard string) *Inputs {
 	return &Inputs{
 		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
@@ -77,7 +77,7 @@ func NewInputs(shard string) *Inputs {
 	}
 }
 
-// AddAll takes objects in. Namespaces come first: they say which of the others have a say.
+// AddAll adds objects. Namespaces are added first, because they decide which other objects belong to the shard.
 func (in *Inputs) AddAll(objects []client.Object) {
 	isNamespace := func(o client.Object) bool { _, is := o.(*corev1.Namespace); return is }
 	for _, first := range []bool{true, false} {
@@ -89,12 +89,12 @@ func (in *Inputs) AddAll(objects []client.Object) {
 	}
 }
 
-// AddMisplacedPorts takes ports of pods in that are not where they belong.
+// AddMisplacedPorts adds pod ports that are in the wrong switch.
 func (in *Inputs) AddMisplacedPorts(misplaced []snapshot.PodPort) {
 	in.misplacedPorts = append(in.misplacedPorts, misplaced...)
 }
 
-// Add takes an object in, unless it has no say in this shard. The object is not changed.
+// Add adds an object unless it is irrelevant for this shard. It does not modify the object.
 func (in *Inputs) Add(object client.Object) {
 	if ownerShard(object) == in.Shard && (object.GetNamespace() == "" || in.ownsNamespace(object.GetNamespace())) {
 		if key, err := KeyOf(object); err == nil {
@@ -125,7 +125,7 @@ func (in *Inputs) Add(object client.Object) {
 	}
 }
 
-// addNamespacedObject takes an object in a namespace of the shard in.
+// addNamespacedObject adds an object in a namespace of the shard.
 func (in *Inputs) addNamespacedObject(object client.Object) {
 	switch o := object.(type) {
 	case *kubedcv1.EIp:
@@ -156,7 +156,7 @@ func (in *Inputs) addNamespacedObject(object client.Object) {
 	}
 }
 
-// addKubeOVNObject takes an object of Kube-OVN in.
+// addKubeOVNObject adds an object of a Kube-OVN kind.
 func (in *Inputs) addKubeOVNObject(object client.Object) {
 	switch o := object.(type) {
 	case *Subnet:
@@ -176,7 +176,7 @@ func (in *Inputs) addKubeOVNObject(object client.Object) {
 	}
 }
 
-// StatusObjects are the objects that get a status and a finalizer from this shard.
+// StatusObjects returns the objects that get a status and a finalizer from this shard.
 func (in *Inputs) StatusObjects() []client.Object {
 	var out []client.Object
 	for _, p := range in.projects {
@@ -200,12 +200,12 @@ func (in *Inputs) StatusObjects() []client.Object {
 	return out
 }
 
-// AttachedSubnets are the external subnets on which the router's port has an address of ours: those that we have
-// connected, or are about to.
+// AttachedSubnets returns the external subnets that we connected to the router, or are about to: those where the router
+// port has an OvnEip of this shard.
 func (in *Inputs) AttachedSubnets() map[string]bool {
 	out := map[string]bool{}
 	if in.Shard == kubeovn.ManagementVpc {
-		return out // there the ports themselves are ours, not the list
+		return out // in the management VPC we own the ports, not the list
 	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
@@ -216,7 +216,7 @@ func (in *Inputs) AttachedSubnets() map[string]bool {
 	return out
 }
 
-// BuildSnapshot is the inputs, parsed. Ports are the router's, nil when there is no router.
+// BuildSnapshot parses the inputs. ports are the router's ports, nil if there is no router.
 func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time.Time) *snapshot.VpcInput {
 	w := &snapshot.VpcInput{
 		Shard: in.Shard, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
@@ -240,8 +240,8 @@ func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time
 	return w
 }
 
-// referencedKeys says what has to be looked up by name: what others make, and what is ours and may have lost its
-// labels.
+// referencedKeys returns what has to be looked up by name: objects that others create, and our objects, which may have
+// lost their labels.
 func (in *Inputs) referencedKeys() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
 		{Kind: intent.Vpc, Name: in.Shard},
@@ -256,7 +256,7 @@ func (in *Inputs) referencedKeys() []intent.ObjectKey {
 	for _, p := range in.misplacedPorts {
 		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
 	}
-	for name := range in.subnets { // the router's ports on external subnets
+	for name := range in.subnets { // OvnEips of the router's ports on external subnets
 		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: kubeovn.RouterPort(in.Shard, name)})
 	}
 	for _, e := range in.eips {

@@ -18,16 +18,15 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// How long nodes may take to answer, and the API server to forget what was asked; and how old a question is that nobody
-// waits for any more.
+// Time limits for the answers of nodes and for the cleanup, and the age at which an Inspection counts as abandoned.
 const (
 	answerTimeout  = 5 * time.Second
 	cleanupTimeout = 5 * time.Second
 	abandonedAfter = 5 * time.Minute
 )
 
-// InspectNodes asks nodes about themselves, one question each, and waits for the answers. A node that does not answer
-// is there with a problem.
+// InspectNodes sends one Inspection to each node and waits for the answers. The result of a node that does not answer
+// contains a problem.
 func (s *ClusterReader) InspectNodes(ctx context.Context,
 	questions []kubedcv1alpha1.InspectionSpec,
 ) map[string]clusterstate.NodeInspection {
@@ -37,7 +36,7 @@ func (s *ClusterReader) InspectNodes(ctx context.Context,
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	i := &inspectionRun{created: map[string]*kubedcv1alpha1.Inspection{}, results: map[string]clusterstate.NodeInspection{}}
-	// The watch begins before the questions are put, so that no answer is missed.
+	// The watch starts before the Inspections are created, so no answer is missed.
 	answers, err := s.api.Watch(ctx, &kubedcv1alpha1.InspectionList{})
 	if err != nil {
 		for _, q := range questions {
@@ -56,14 +55,13 @@ func (s *ClusterReader) InspectNodes(ctx context.Context,
 	return i.results
 }
 
-// inspectionRun is questions that were put, by the names of their objects, and answers by node.
+// inspectionRun holds the created Inspections by name and the results by node.
 type inspectionRun struct {
 	mu      sync.Mutex
 	created map[string]*kubedcv1alpha1.Inspection
 	results map[string]clusterstate.NodeInspection
 }
 
-// createInspection puts a question.
 func (s *ClusterReader) createInspection(ctx context.Context, i *inspectionRun, q kubedcv1alpha1.InspectionSpec) {
 	object := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "inspection-"}, Spec: q}
 	before := time.Now()
@@ -76,26 +74,26 @@ func (s *ClusterReader) createInspection(ctx context.Context, i *inspectionRun, 
 	}
 	i.created[object.Name] = object
 	i.results[q.Node] = clusterstate.NodeInspection{
-		Asked: before.Round(0).UTC(), Problem: fmt.Sprintf("no answer in %s; is sallyport-agent running on the node?",
-			answerTimeout),
+		Asked:   before.Round(0).UTC(),
+		Problem: fmt.Sprintf("no answer within %s; check that sallyport-agent is running on the node", answerTimeout),
 	}
 }
 
-// describeAskError is why a question can't be put.
+// describeAskError explains why an Inspection could not be created.
 func describeAskError(err error) string {
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
 		return "the kind Inspection is not installed; install the CRDs of this version of Sallyport"
 	case apierrors.IsForbidden(err):
-		return fmt.Sprintf("%v; nodes are asked by whoever may create and watch Inspections", err)
+		return fmt.Sprintf("%v; querying nodes requires permission to create and watch Inspections", err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("Kubernetes did not take the question in %s", answerTimeout)
+		return fmt.Sprintf("the API server did not accept the Inspection within %s", answerTimeout)
 	default:
 		return err.Error()
 	}
 }
 
-// awaitAnswers waits for the answers to all questions, or for the end of the context.
+// awaitAnswers waits until all Inspections are answered or the context ends.
 func (i *inspectionRun) awaitAnswers(ctx context.Context, answers apiwatch.Interface) {
 	for open := len(i.created); open > 0; {
 		select {
@@ -111,7 +109,7 @@ func (i *inspectionRun) awaitAnswers(ctx context.Context, answers apiwatch.Inter
 			}
 			asked := i.results[answer.Spec.Node].Asked
 			if !i.results[answer.Spec.Node].Answered.IsZero() {
-				continue // it is said twice
+				continue // a second event for the same answer
 			}
 			read := readInspection(answer)
 			read.Asked, read.Answered = asked, time.Now().Round(0).UTC()
@@ -121,8 +119,7 @@ func (i *inspectionRun) awaitAnswers(ctx context.Context, answers apiwatch.Inter
 	}
 }
 
-// deleteInspections deletes what was asked, whatever happened, and what somebody before has left, who was killed while
-// he waited.
+// deleteInspections always deletes the created Inspections, and those that an interrupted earlier run left behind.
 func (s *ClusterReader) deleteInspections(i *inspectionRun) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -132,10 +129,10 @@ func (s *ClusterReader) deleteInspections(i *inspectionRun) {
 		if o.CreationTimestamp.After(now) {
 			now = o.CreationTimestamp.Time
 		}
-		group.Go(func() { _ = s.api.Delete(ctx, o) }) // whoever asks next deletes those that stay
+		group.Go(func() { _ = s.api.Delete(ctx, o) }) // the next run deletes what this one cannot
 	}
 	var left kubedcv1alpha1.InspectionList
-	_ = s.api.List(ctx, &left) // it is the next one's to clear away
+	_ = s.api.List(ctx, &left) // the next run cleans up
 	for _, o := range left.Items {
 		if now.Sub(o.CreationTimestamp.Time) > abandonedAfter {
 			group.Go(func() { _ = s.api.Delete(ctx, &o) })
@@ -144,7 +141,7 @@ func (s *ClusterReader) deleteInspections(i *inspectionRun) {
 	group.Wait()
 }
 
-// readInspection reads what a node says.
+// readInspection parses the answer of a node.
 func readInspection(o *kubedcv1alpha1.Inspection) clusterstate.NodeInspection {
 	s := o.Status
 	out := clusterstate.NodeInspection{
@@ -200,10 +197,10 @@ func readInspection(o *kubedcv1alpha1.Inspection) clusterstate.NodeInspection {
 	return out
 }
 
-// natPortCount is how many ports of an address OVN translates to: those from 1024 on.
+// natPortCount is the number of ports per address that OVN uses for SNAT: those from 1024 on.
 const natPortCount = 65536 - 1024
 
-// parseAddrPort reads an address with a port; one without has port 0.
+// parseAddrPort parses an address with an optional port, which is 0 if missing.
 func parseAddrPort(text string) netip.AddrPort {
 	if s, err := netip.ParseAddrPort(text); err == nil {
 		return s

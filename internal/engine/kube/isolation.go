@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// readMisplacedPorts is the misplaced ports, with what the Subnets say that they are on. Tenants can't write Subnets.
+// readMisplacedPorts returns the misplaced ports with facts from the Subnets they are in. Tenants cannot write Subnets.
 func (in *Inputs) readMisplacedPorts() []snapshot.PodPort {
 	var out []snapshot.PodPort
 	for _, p := range in.misplacedPorts {
@@ -25,8 +25,8 @@ func (in *Inputs) readMisplacedPorts() []snapshot.PodPort {
 	return out
 }
 
-// attachmentNamespace is the namespace of the NetworkAttachmentDefinition that a Subnet is for, as its provider
-// NAME.NAMESPACE.ovn says; empty: it is for none.
+// attachmentNamespace returns the namespace of the NetworkAttachmentDefinition that a Subnet is for, from its provider
+// NAME.NAMESPACE.ovn, or an empty string if it is for none.
 func attachmentNamespace(s *Subnet) string {
 	if parts := strings.Split(s.Spec.Provider, "."); len(parts) == 3 && parts[2] == "ovn" {
 		return parts[1]

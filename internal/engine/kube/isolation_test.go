@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Only what an operator wrote into a Subnet lets a pod be there. A part of a name is no name.
+// Only what an operator wrote into a Subnet allows a pod there. A substring of a name does not match.
 func TestMisplacedPodsAreAllowedByOperatorsOnly(t *testing.T) {
 	ours := ownership.ManagedLabels("acme-web")
 	for what, c := range map[string]struct {

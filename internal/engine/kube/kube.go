@@ -1,4 +1,5 @@
-// Package kube is Kubernetes: caches read into a snapshot, and the targets that write to it.
+// Package kube is the Kubernetes side of the controller: it reads caches into a snapshot and writes objects.
+// objects.
 package kube
 
 import (
@@ -19,25 +20,25 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// ShardIndex is the index of a cache by the shard that an object of ours belongs to.
+// ShardIndex is the cache index of managed objects by the shard that owns them.
 const ShardIndex = "shard"
 
-// Cluster is a cluster as the targets see it: written to directly, read from a cache.
+// Cluster is the cluster as the targets see it: writes go to the API server, reads come from a cache.
 type Cluster struct {
-	api     client.Client // the API server itself, also where it is read
+	api     client.Client // the API server; some reads must bypass the cache
 	reader  client.Reader
 	indexed bool
-	barrier *writeBarrier // nil: what was written is there to be read at once
-	// missingKinds are the optional kinds that the API server does not have. A cache can't watch them.
+	barrier *writeBarrier // nil: there is no cache, so writes are readable at once
+	// missingKinds are the optional kinds that the API server does not serve. A cache cannot watch them.
 	missingKinds  map[intent.Kind]bool
-	progress      *progress                     // nil: nobody has watched
+	progress      *progress                     // nil: there is no watch
 	contentCache  versionCache[string]          // of objects: the fields that we applied
 	statusCache   versionCache[intent.Status]   // of statuses
-	selectorCache versionCache[egressSelectors] // of EgressIPs: whom they select
+	selectorCache versionCache[egressSelectors] // of EgressIPs: their parsed selectors
 }
 
-// NewCluster is a cluster that is observed in a cache. The client must read from the API server and not from a cache.
-// Call it before the cache is started: it adds indexes and handlers for every kind that is written.
+// NewCluster returns a cluster that is observed through a cache. The client must read from the API server, not from a
+// cache. Call it before the cache starts: it adds indexes and handlers for every kind that is written.
 func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster, error) {
 	cluster := &Cluster{
 		api: api, reader: c, indexed: true, missingKinds: findMissingKinds(api), progress: newProgress(time.Now),
@@ -59,12 +60,12 @@ func NewCluster(ctx context.Context, api client.Client, c cache.Cache) (*Cluster
 	return cluster, err
 }
 
-// NewLiveCluster is a cluster that is observed without a cache: for one look, such as a plan printed by a command.
+// NewLiveCluster returns a cluster that is observed without a cache, for single reads.
 func NewLiveCluster(api client.Client) *Cluster {
 	return &Cluster{api: api, reader: api, missingKinds: findMissingKinds(api)}
 }
 
-// findMissingKinds are the optional kinds that the API server does not have.
+// findMissingKinds returns the optional kinds that the API server does not serve.
 func findMissingKinds(api client.Client) map[intent.Kind]bool {
 	out := map[intent.Kind]bool{}
 	for _, kind := range optionalKinds {
@@ -75,7 +76,7 @@ func findMissingKinds(api client.Client) map[intent.Kind]bool {
 	return out
 }
 
-// availableKinds are the kinds of a list that the API server has.
+// availableKinds returns the kinds of a list that the API server serves.
 func (c *Cluster) availableKinds(list []intent.Kind) []intent.Kind {
 	return slices.DeleteFunc(slices.Clone(list), func(kind intent.Kind) bool { return c.missingKinds[kind] })
 }
@@ -87,15 +88,15 @@ func indexByShard(o client.Object) []string {
 	return nil
 }
 
-// LoadConfig is how to reach the API server: by a kubeconfig file; without one by $KUBECONFIG, the usual place, or the
-// pod's own account.
+// LoadConfig returns the client configuration for the API server: from a kubeconfig file or, without one, from
+// $KUBECONFIG, the default path or the service account of the pod.
 func LoadConfig(file string) (*rest.Config, error) {
 	config, _, err := LoadConfigContext(file, "")
 	return config, err
 }
 
-// LoadConfigContext is the same by one of the contexts of the file, and says its name. Without a context it is the one
-// in force; without a file the pod's own account, which has no name.
+// LoadConfigContext does the same for one context of the file, and returns the name of the context. An empty context
+// selects the current context. The service account of a pod has no context name.
 func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = file
@@ -103,7 +104,7 @@ func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 		&clientcmd.ConfigOverrides{CurrentContext: context})
 	config, err := loading.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", errors.New("there is no kubeconfig")
+		return nil, "", errors.New("no kubeconfig found")
 	}
 	if err != nil {
 		return nil, "", err
@@ -114,7 +115,7 @@ func LoadConfigContext(file, context string) (*rest.Config, string, error) {
 	return config, context, nil
 }
 
-// CertificateExpiry is when the certificate ends with which we reach the API server; zero: we have none.
+// CertificateExpiry returns when our client certificate for the API server expires, or zero without a certificate.
 func CertificateExpiry(config *rest.Config) time.Time {
 	config = rest.CopyConfig(config)
 	if err := rest.LoadTLSFiles(config); err != nil || len(config.CertData) == 0 {
@@ -127,7 +128,7 @@ func CertificateExpiry(config *rest.Config) time.Time {
 	return pair.Leaf.NotAfter.UTC()
 }
 
-// forgetObject drops what is remembered of an object that is gone.
+// forgetObject drops the cached values of a deleted object.
 func (c *Cluster) forgetObject(o client.Object) {
 	if key, err := KeyOf(o); err == nil {
 		c.contentCache.evict(key)
@@ -136,8 +137,8 @@ func (c *Cluster) forgetObject(o client.Object) {
 	}
 }
 
-// matchShard is the choice of a shard's objects: by index from a cache, where labels would be compared with those of
-// every object of the kind, and by label from the API server, which has no such index.
+// matchShard selects the objects of a shard. In a cache it uses the index, because a label selector is compared with
+// every object of the kind. The API server has no such index, so there it uses labels.
 func (c *Cluster) matchShard(shard string) []client.ListOption {
 	if c.indexed {
 		return []client.ListOption{client.MatchingFields{ShardIndex: shard}, client.UnsafeDisableDeepCopy}
@@ -145,7 +146,7 @@ func (c *Cluster) matchShard(shard string) []client.ListOption {
 	return []client.ListOption{client.MatchingLabels(ownership.ManagedLabels(shard))}
 }
 
-// readObject gets an object as it was last observed. What it returns must not be changed: it may be the cache's own.
+// readObject gets an object as last observed. Callers must not modify it: it may be the cache's own copy.
 func (c *Cluster) readObject(ctx context.Context, key intent.ObjectKey) (client.Object, error) {
 	object, err := newObject(key.Kind)
 	if err != nil {
@@ -174,7 +175,7 @@ func newList(kind intent.Kind) (client.ObjectList, error) {
 	return list.(client.ObjectList), nil
 }
 
-// KeyOf is the key of an object that was read.
+// KeyOf returns the key of an object that was read.
 func KeyOf(o client.Object) (intent.ObjectKey, error) {
 	gvks, _, err := scheme.ObjectKinds(o)
 	if err != nil {
@@ -183,5 +184,5 @@ func KeyOf(o client.Object) (intent.ObjectKey, error) {
 	return intent.ObjectKey{Kind: intent.Kind(gvks[0].Kind), Namespace: o.GetNamespace(), Name: o.GetName()}, nil
 }
 
-// Scheme is every kind that we read or write. Callers may not add to it.
+// Scheme returns every kind that we read or write. Callers must not add to it.
 func Scheme() *runtime.Scheme { return scheme }

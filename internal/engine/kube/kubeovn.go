@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 )
 
-// Object is an object of somebody else's kind, with the fields that we know.
+// Object is an object of a kind that Sallyport does not define, with the fields that we use.
 type Object[S, T any] struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -34,52 +34,52 @@ type (
 	Subnet = Object[kubeovn.SubnetSpec, kubeovn.SubnetStatus]
 	// OvnEip is Kube-OVN's external address.
 	OvnEip = Object[kubeovn.OvnEipSpec, kubeovn.OvnEipStatus]
-	// OvnFip is Kube-OVN's 1:1 translation.
+	// OvnFip is Kube-OVN's 1:1 NAT.
 	OvnFip = Object[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
-	// OvnSnatRule is Kube-OVN's translation of what leaves.
+	// OvnSnatRule is Kube-OVN's SNAT rule.
 	OvnSnatRule = Object[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
 	// Vlan is a VLAN of a provider network.
 	Vlan = Object[kubeovn.VlanSpec, Nothing]
-	// ProviderNetwork is which interfaces of nodes lead to a network outside.
+	// ProviderNetwork maps a physical network to interfaces of nodes.
 	ProviderNetwork = Object[kubeovn.ProviderNetworkSpec, Nothing]
-	// NetworkAttachmentDefinition is a network that pods can ask for.
+	// NetworkAttachmentDefinition is a network that pods can request.
 	NetworkAttachmentDefinition = Object[kubeovn.AttachmentSpec, Nothing]
-	// Backend is where Envoy Gateway can send requests to.
+	// Backend is a destination for Envoy Gateway.
 	Backend = Object[BackendSpec, Nothing]
 	// VirtualMachineInstance is KubeVirt's running virtual machine.
 	VirtualMachineInstance = Object[Nothing, VirtualMachineInstanceStatus]
 
-	// VpcList is a list.
+	// VpcList is a list of Vpcs.
 	VpcList = ObjectList[kubeovn.VpcSpec, kubeovn.VpcStatus]
-	// SubnetList is a list.
+	// SubnetList is a list of Subnets.
 	SubnetList = ObjectList[kubeovn.SubnetSpec, kubeovn.SubnetStatus]
-	// OvnEipList is a list.
+	// OvnEipList is a list of OvnEips.
 	OvnEipList = ObjectList[kubeovn.OvnEipSpec, kubeovn.OvnEipStatus]
-	// OvnFipList is a list.
+	// OvnFipList is a list of OvnFips.
 	OvnFipList = ObjectList[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
-	// OvnSnatRuleList is a list.
+	// OvnSnatRuleList is a list of OvnSnatRules.
 	OvnSnatRuleList = ObjectList[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
-	// VlanList is a list.
+	// VlanList is a list of Vlans.
 	VlanList = ObjectList[kubeovn.VlanSpec, Nothing]
-	// ProviderNetworkList is a list.
+	// ProviderNetworkList is a list of ProviderNetworks.
 	ProviderNetworkList = ObjectList[kubeovn.ProviderNetworkSpec, Nothing]
-	// NetworkAttachmentDefinitionList is a list.
+	// NetworkAttachmentDefinitionList is a list of NetworkAttachmentDefinitions.
 	NetworkAttachmentDefinitionList = ObjectList[kubeovn.AttachmentSpec, Nothing]
-	// BackendList is a list.
+	// BackendList is a list of Backends.
 	BackendList = ObjectList[BackendSpec, Nothing]
-	// VirtualMachineInstanceList is a list.
+	// VirtualMachineInstanceList is a list of VirtualMachineInstances.
 	VirtualMachineInstanceList = ObjectList[Nothing, VirtualMachineInstanceStatus]
 )
 
-// Nothing is a spec or a status of which we know no field.
+// Nothing is a spec or status without fields that we use.
 type Nothing struct{}
 
-// BackendSpec is addresses and ports.
+// BackendSpec lists the endpoints of a Backend.
 type BackendSpec struct {
 	Endpoints []BackendEndpoint `json:"endpoints,omitempty"`
 }
 
-// BackendEndpoint is one of them.
+// BackendEndpoint is an address with a port.
 type BackendEndpoint struct {
 	IP struct {
 		Address string `json:"address"`
@@ -87,12 +87,12 @@ type BackendEndpoint struct {
 	} `json:"ip"`
 }
 
-// VirtualMachineInstanceStatus is where KubeVirt says which addresses a virtual machine has.
+// VirtualMachineInstanceStatus contains the interfaces that KubeVirt reports.
 type VirtualMachineInstanceStatus struct {
 	Interfaces []VirtualMachineInterface `json:"interfaces,omitempty"`
 }
 
-// VirtualMachineInterface is an interface as the virtual machine's spec (Name) and its guest (InterfaceName) call it.
+// VirtualMachineInterface has two names: Name in the spec of the virtual machine, InterfaceName in the guest.
 type VirtualMachineInterface struct {
 	Name          string   `json:"name,omitempty"`
 	InterfaceName string   `json:"interfaceName,omitempty"`
@@ -101,7 +101,7 @@ type VirtualMachineInterface struct {
 	IPs           []string `json:"ipAddresses,omitempty"`
 }
 
-// DeepCopyObject copies by way of JSON. The cache is read without copies, so this is hardly ever called.
+// DeepCopyObject copies through JSON. The cache is read without copies, so this is rarely called.
 func (o *Object[S, T]) DeepCopyObject() runtime.Object {
 	out := &Object[S, T]{TypeMeta: o.TypeMeta}
 	o.DeepCopyInto(&out.ObjectMeta)

@@ -17,12 +17,12 @@ import (
 )
 
 // fieldSet is a set of fields as the API server keeps it for each manager: "f:name" is a member of an object, "k:{…}"
-// the item of a list with these keys, "v:…" the item of a set with this value, "." the thing itself. One without fields
-// inside is there as a whole.
+// the list item with these keys, "v:…" the set item with this value, "." the element itself. An element without nested
+// fields is in the set as a whole.
 type fieldSet map[string]fieldSet
 
-// appliedFields is the set of fields that a manager applied and that nobody has changed since: the API server takes a
-// field from us when another manager writes another value to it.
+// appliedFields returns the fields that a manager applied and that nobody changed since: the API server revokes our
+// ownership of a field when another manager writes a different value.
 func appliedFields(o client.Object, manager, subresource string) (fieldSet, error) {
 	all := fieldSet{}
 	for _, entry := range o.GetManagedFields() {
@@ -31,7 +31,7 @@ func appliedFields(o client.Object, manager, subresource string) (fieldSet, erro
 		}
 		var some fieldSet
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &some); err != nil {
-			return nil, fmt.Errorf("read the fields that %s applied: %w", manager, err)
+			return nil, fmt.Errorf("parse the managed fields of %s: %w", manager, err)
 		}
 		all = mergeFieldSets(all, some)
 	}
@@ -42,7 +42,8 @@ func isAppliedBy(entry metav1.ManagedFieldsEntry, manager string) bool {
 	return entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply
 }
 
-// mergeFieldSets is needed when one manager has applied two versions of a kind: each has its own set.
+// mergeFieldSets merges two sets. It is needed when a manager applied two versions of a kind: each version has its own
+// set.
 func mergeFieldSets(a, b fieldSet) fieldSet {
 	for name, inner := range b {
 		have, there := a[name]
@@ -58,7 +59,7 @@ func mergeFieldSets(a, b fieldSet) fieldSet {
 	return a
 }
 
-// extract is the part of a value that is in the set.
+// extract returns the part of a value that is in the set.
 func (f fieldSet) extract(value any) any {
 	if len(f) == 0 {
 		return value
@@ -98,7 +99,7 @@ func (f fieldSet) extractList(value []any) []any {
 	return out
 }
 
-// matchesItem says whether a path element stands for an item of a list.
+// matchesItem reports whether a path element selects an item of a list.
 func matchesItem(element string, item any) bool {
 	if text, isValue := strings.CutPrefix(element, "v:"); isValue {
 		var want any
@@ -118,7 +119,6 @@ func matchesItem(element string, item any) bool {
 	return true
 }
 
-// toJSONMap is an object as JSON has it.
 func toJSONMap(o client.Object) (map[string]any, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {
@@ -128,10 +128,10 @@ func toJSONMap(o client.Object) (map[string]any, error) {
 	return out, utiljson.Unmarshal(raw, &out)
 }
 
-// ownerShard is the shard that an object of ours belongs to; empty: it is not ours. A label alone is no title:
-// everybody may write one to his own objects. We must have applied it. In a namespace it must name the shard of that
-// namespace, too: whoever has all rights in his own can pretend to be our field manager there, and would have a say in
-// other shards. Which namespaces are in the management VPC only Inputs know.
+// ownerShard returns the shard that owns an object, or an empty string if the object is not ours. A label alone proves
+// nothing, because users can label their own objects: we must have applied it. In a namespace, it must also name the
+// shard of that namespace: a user with all permissions in a namespace can impersonate our field manager there and would
+// influence other shards. Only Inputs know which namespaces are in the management VPC.
 func ownerShard(o client.Object) string {
 	shard := o.GetLabels()[ownership.ShardLabel]
 	if !ownership.IsManagedObject(o.GetLabels()) || !hasAppliedLabel(o) {
@@ -143,7 +143,7 @@ func ownerShard(o client.Object) string {
 	return shard
 }
 
-// hasAppliedLabel says whether we have applied the label that names an object's shard, and nobody has changed it since.
+// hasAppliedLabel reports whether we applied the shard label of an object and nobody changed it since.
 func hasAppliedLabel(o client.Object) bool {
 	label := []byte(`"f:` + ownership.ShardLabel + `"`)
 	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
@@ -152,8 +152,8 @@ func hasAppliedLabel(o client.Object) bool {
 	})
 }
 
-// AdoptByLabels lets an object without managed fields that has our labels be ours. Manifests in files have none, and
-// mean what they say.
+// AdoptByLabels marks an object with our labels as ours if it has no managed fields. Manifests in files have none, and
+// their labels are trusted.
 func AdoptByLabels(o client.Object) {
 	gvks, _, err := scheme.ObjectKinds(o)
 	if !ownership.IsManagedObject(o.GetLabels()) || len(o.GetManagedFields()) > 0 || err != nil {
@@ -168,12 +168,12 @@ func AdoptByLabels(o client.Object) {
 	}})
 }
 
-// TrimManagedFields is a transformation for caches: of the managers of fields it keeps us. Nobody here asks who the
-// others are, only when Kube-OVN last wrote the status of a Vpc.
+// TrimManagedFields transforms objects for caches: it drops managed fields of other managers. Only one fact about
+// others is needed: when Kube-OVN last wrote the status of a Vpc.
 func TrimManagedFields(o any) (any, error) {
 	object, isObject := o.(client.Object)
 	if !isObject {
-		return o, nil // a deletion that was not seen itself
+		return o, nil // the tombstone of a missed deletion
 	}
 	_, isVpc := o.(*Vpc)
 	var kept []metav1.ManagedFieldsEntry

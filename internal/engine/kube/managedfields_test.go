@@ -28,7 +28,7 @@ const (
 	updateOperation = metav1.ManagedFieldsOperationUpdate
 )
 
-// newOwnedSubnet is a Subnet of ours after Kube-OVN and a person have written to it.
+// newOwnedSubnet returns a Subnet of ours after Kube-OVN and a user have written to it.
 func newOwnedSubnet() *Subnet {
 	return &Subnet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -71,8 +71,8 @@ func TestContentIsWhatWeAppliedAndNothingElse(t *testing.T) {
 	}
 }
 
-// The API server moves a field to whoever changed it. Then it is missing in our content, which is a difference to be
-// mended.
+// The API server moves a field to the manager that changed it. It is then missing in our content, which is a difference
+// to repair.
 func TestFieldThatSomebodyTookIsMissing(t *testing.T) {
 	s := newOwnedSubnet()
 	s.Spec.CIDRBlock = "10.9.0.0/16"
@@ -174,7 +174,7 @@ func TestTrimKeepsWhatContentNeeds(t *testing.T) {
 	}
 }
 
-// Whose an object is, where somebody has changed labels.
+// The owner of an object after someone changed its labels.
 func TestWhoseAnObjectIs(t *testing.T) {
 	const all, but = `{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{},"f:kube-dc.com/vpc":{}}}}`,
 		`{"f:metadata":{"f:labels":{"f:app.kubernetes.io/managed-by":{}}}}`
@@ -218,8 +218,8 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 }
 
-// A label is no title, nor is it in a namespace of others with our name beside it: who has all rights there writes
-// both.
+// A label does not prove ownership, and neither does our field manager in a foreign namespace: a user with all
+// permissions there can write both.
 func TestLabelsOfOthersAreNoTitle(t *testing.T) {
 	backend := func(namespace, shard string, applied bool) *corev1.Service {
 		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{

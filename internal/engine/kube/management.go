@@ -16,21 +16,22 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// The management VPC is one shard with many namespaces. All others have one, of the same name.
+// The management VPC is one shard with many namespaces. Every other shard has one namespace, of the same name.
 
-// podSubnet is the Subnet in which Kube-OVN gives the pods of a namespace their addresses; empty: it gives none yet.
+// podSubnet returns the Subnet from which Kube-OVN assigns addresses to the pods of a namespace, or an empty string if
+// it has not chosen one yet.
 func podSubnet(ns *corev1.Namespace) string {
 	subnet, _, _ := strings.Cut(ns.Annotations[kubeovn.LogicalSwitchAnnotation], ",")
 	return subnet
 }
 
-// isManagementNamespace says whether the pods of a namespace are in the management VPC for good: that of a project is
-// there only until Kube-OVN has seen the project's Subnet.
+// isManagementNamespace reports whether the pods of a namespace are in the management VPC permanently. The namespace of
+// a project is there only until Kube-OVN has processed the project's Subnet.
 func isManagementNamespace(ns *corev1.Namespace) bool {
 	return podSubnet(ns) == kubeovn.ManagementSubnet && !belongsToShard(ns, ns.Name)
 }
 
-// shardOfNamespace is the shard that decides about what is in a namespace.
+// shardOfNamespace returns the shard that decides about the objects in a namespace.
 func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
 	ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
 	if err == nil && isManagementNamespace(ns.(*corev1.Namespace)) && !c.isOrganization(ctx, name) {
@@ -39,22 +40,22 @@ func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
 	return name
 }
 
-// isOrganization says whether a namespace has Projects. It is a tenant's then, whose addresses are those of the
-// projects, with their quotas, though its pods, if it had any, would be in the management VPC.
+// isOrganization reports whether a namespace contains Projects. It then belongs to a tenant: its addresses are those of
+// the projects, with their quotas, although its pods, if any, would be in the management VPC.
 func (c *Cluster) isOrganization(ctx context.Context, namespace string) bool {
 	var projects kubedcv1.ProjectList
 	err := c.reader.List(ctx, &projects, client.InNamespace(namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
 	return err == nil && len(projects.Items) > 0
 }
 
-// listShardNamespaces are those that a shard decides about.
+// listShardNamespaces returns the namespaces that a shard decides about.
 func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]client.Object, error) {
 	if shard != kubeovn.ManagementVpc {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		if err != nil { // what is left in the cache of a namespace that is gone
+		if err != nil { // the namespace is deleted, but the cache may still have objects in it
 			ns.SetName(shard)
 		}
 		return []client.Object{ns}, nil
@@ -73,24 +74,23 @@ func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]clie
 	return out, nil
 }
 
-// isShardInUse says whether there is something of ours in a shard. In the management VPC much happens that has nothing
-// to do with us.
+// isShardInUse reports whether a shard has managed objects. Most events in the management VPC do not concern us.
 func (c *Cluster) isShardInUse(ctx context.Context, shard string) bool {
 	var eips OvnEipList
 	err := c.reader.List(ctx, &eips, append(c.matchShard(shard), client.Limit(1))...)
 	return err == nil && len(eips.Items) > 0
 }
 
-// isManagementShard says whether the shard decides about namespaces of the management VPC: its own about all but how
-// pods leave, which is by nodes.
+// isManagementShard reports whether the shard decides about namespaces of the management VPC. The shard of NodePaths
+// decides about their egress through nodes, the management VPC's own shard about everything else.
 func (in *Inputs) isManagementShard() bool {
 	return in.Shard == kubeovn.ManagementVpc || in.Shard == ownership.NodesShard
 }
 
-// ownsEgressPolicies says whether the shard decides about EgressServices and EgressRoutes.
+// ownsEgressPolicies reports whether the shard decides about EgressServices and EgressRoutes.
 func (in *Inputs) ownsEgressPolicies() bool { return in.Shard != kubeovn.ManagementVpc }
 
-// ownsNamespace says whether the shard decides about what is in a namespace.
+// ownsNamespace reports whether the shard decides about the objects in a namespace.
 func (in *Inputs) ownsNamespace(namespace string) bool {
 	ns := in.namespaces[namespace]
 	if in.isManagementShard() {
@@ -99,7 +99,7 @@ func (in *Inputs) ownsNamespace(namespace string) bool {
 	return namespace == in.Shard && (ns == nil || in.isOrganization || !isManagementNamespace(ns))
 }
 
-// addNamespace takes a namespace in. What is in it comes later.
+// addNamespace adds a namespace, but not its contents.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
 	in.knownNamespaces[ns.Name] = ns
 	if ns.Name == in.Shard || in.isManagementShard() && isManagementNamespace(ns) {
@@ -107,7 +107,7 @@ func (in *Inputs) addNamespace(ns *corev1.Namespace) {
 	}
 }
 
-// readManagementVPC reads what is special about the management VPC. Nil: the shard is another.
+// readManagementVPC reads the inputs that only the management VPC has. It returns nil for other shards.
 func (in *Inputs) readManagementVPC() *snapshot.Management {
 	subnet := in.subnets[kubeovn.ManagementSubnet]
 	if in.Shard != kubeovn.ManagementVpc || subnet == nil {
@@ -137,7 +137,7 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 	return out
 }
 
-// gatewayChassis is the chassis of a node that may hold gateways; empty: it may not.
+// gatewayChassis returns the chassis of a node that may host gateways, or an empty string if it may not.
 func gatewayChassis(n *corev1.Node) string {
 	if n.Labels[kubeovn.GatewayLabel] != "true" {
 		return ""
@@ -145,7 +145,7 @@ func gatewayChassis(n *corev1.Node) string {
 	return n.Annotations[kubeovn.ChassisAnnotation]
 }
 
-// handleGatewayNode asks for the management VPC when another chassis may hold gateways.
+// handleGatewayNode enqueues the management VPC when the set of gateway chassis changes.
 func (w *eventMapper) handleGatewayNode(was, is client.Object) {
 	chassis := func(o client.Object) string {
 		if n, ok := o.(*corev1.Node); ok && n != nil {
@@ -158,7 +158,7 @@ func (w *eventMapper) handleGatewayNode(was, is client.Object) {
 	}
 }
 
-// handleNamespace asks for the shards that decide, or decided, about what is in a namespace.
+// handleNamespace enqueues the shards that decide, or decided, about the objects in a namespace.
 func (w *eventMapper) handleNamespace(ctx context.Context, was, is client.Object) {
 	before, now, name := "", "", ""
 	for _, side := range []struct {

@@ -18,7 +18,7 @@ func namespaceInSubnet(subnets string, labels map[string]string) *corev1.Namespa
 	return ns
 }
 
-// Every namespace has one shard that decides about it: the management VPC's, or its own.
+// Exactly one shard decides about each namespace: the management VPC's, or its own.
 func TestOneShardDecides(t *testing.T) {
 	for what, c := range map[string]struct {
 		namespace *corev1.Namespace

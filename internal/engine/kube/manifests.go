@@ -21,8 +21,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// ReadManifests reads manifests from a file, or from all .yaml, .yml and .json files below a directory. Kinds that have
-// no say in what we do are left out.
+// ReadManifests reads manifests from a file, or from all .yaml, .yml and .json files below a directory. It skips
+// unknown kinds.
 func ReadManifests(path string) ([]client.Object, error) {
 	var out []client.Object
 	err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
@@ -82,7 +82,7 @@ func toTypedObject(u *unstructured.Unstructured) (client.Object, error) {
 	return o, nil
 }
 
-// ShardsOf is the shards that objects belong to, in order.
+// ShardsOf returns the sorted shards that objects belong to.
 func ShardsOf(objects []client.Object) []string {
 	shards := map[string]bool{}
 	for _, object := range objects {

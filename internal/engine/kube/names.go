@@ -15,14 +15,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// ListNames are the names of the objects of a kind, in a namespace or in all, sorted. Nothing else of them is read.
+// ListNames returns the sorted names of the objects of a kind, in one namespace or in all. It reads only metadata.
 func ListNames(ctx context.Context, config *rest.Config, kind, namespace string) ([]string, error) {
 	gvk, known := gvkByKind[intent.Kind(kind)]
 	if kind == "Node" {
 		gvk, known = corev1.SchemeGroupVersion.WithKind(kind), true
 	}
 	if !known {
-		return nil, fmt.Errorf("no objects of kind %s can be listed", kind)
+		return nil, fmt.Errorf("cannot list objects of kind %s: unknown kind", kind)
 	}
 	api, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// NetworksShard is the shard of all ExternalNetworks. No VPC can have its name.
+// NetworksShard is the shard of all ExternalNetworks. The slash ensures that no VPC has this name.
 const NetworksShard = "/networks"
 
 // GatherNetworks reads the external networks and their subnets.
@@ -61,7 +61,7 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 	return out, judged, nil
 }
 
-// ListExternalSubnets are the subnets of external networks, as Kube-OVN counts their addresses.
+// ListExternalSubnets returns the subnets of external networks with Kube-OVN's address counts.
 func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalSubnet, error) {
 	in := NewInputs(NetworksShard)
 	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
@@ -74,7 +74,7 @@ func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalS
 	return in.readExternalSubnets(), err
 }
 
-// gatherUplinkNodes reads what becomes of networks on nodes, where there are such, and returns the nodes.
+// gatherUplinkNodes adds the NodePath statuses and returns the nodes, if any network is on nodes.
 func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alpha1.ExternalNetwork,
 	into *snapshot.NetworkInput,
 ) ([]*corev1.Node, error) {

@@ -52,8 +52,8 @@ func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
 	return in, c.gatherAddressOwners(ctx, in)
 }
 
-// gatherAddressOwners adds who else shows the addresses of Services whose pods leave with them, and the EIps that hold
-// these.
+// gatherAddressOwners adds the other Services that have the load balancer addresses used for egress, and the EIps that
+// hold these addresses.
 func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 	looked := map[netip.Addr]bool{}
 	for _, s := range slices.Clone(in.services) {
@@ -84,13 +84,12 @@ func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 	return nil
 }
 
-// addNodePaths adds the nodes and their NodePaths.
 func (c *Cluster) addNodePaths(ctx context.Context, in *Inputs) error {
 	return errors.Join(c.listInto(ctx, in, &corev1.NodeList{}, nil),
 		c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard)))
 }
 
-// readNodePaths reads what the agents say, by node.
+// readNodePaths returns what the agents report, by node.
 func (in *Inputs) readNodePaths() map[string]snapshot.NodePathStatus {
 	out := map[string]snapshot.NodePathStatus{}
 	for _, p := range in.nodePaths {
@@ -99,8 +98,8 @@ func (in *Inputs) readNodePaths() map[string]snapshot.NodePathStatus {
 	return out
 }
 
-// addEgressNamespaces adds the namespaces of the management VPC of which pods are to leave by nodes, and says which
-// these are. Where no node is on an external network, Services are not looked at.
+// addEgressNamespaces adds the namespaces of the management VPC whose pods have egress through nodes, and returns them.
+// If no node is on an external network, it skips Services.
 func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[string]bool, error) {
 	out := map[string]bool{}
 	ask := func(list client.ObjectList, by ...client.ListOption) error {
@@ -132,8 +131,8 @@ func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[stri
 	return out, err
 }
 
-// gatherEgressObjects adds what is in a namespace of which pods are to leave by nodes. Without a network there is no
-// need to know who they are.
+// gatherEgressObjects adds the objects of a namespace whose pods have egress through nodes. Without a network on nodes,
+// the pods themselves are not needed.
 func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace string) error {
 	lists := []client.ObjectList{
 		&ovnv1.EgressServiceList{}, &kubedcv1alpha1.EgressRouteList{},
@@ -142,7 +141,7 @@ func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace
 	if !in.hasUplink(anyMethod) {
 		lists = lists[:2]
 	}
-	if !in.hasUplink(needsServices) { // otherwise they are there already
+	if !in.hasUplink(needsServices) { // otherwise they are already read
 		lists = append(lists, &corev1.ServiceList{})
 	}
 	for _, list := range lists {
@@ -153,7 +152,7 @@ func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace
 	return nil
 }
 
-// addForNodesShard takes in what only the shard of NodePaths reads.
+// addForNodesShard adds what only the shard of NodePaths reads.
 func (in *Inputs) addForNodesShard(object client.Object) {
 	if in.Shard != ownership.NodesShard {
 		return
@@ -169,7 +168,7 @@ func (in *Inputs) addForNodesShard(object client.Object) {
 	}
 }
 
-// BuildNodeSnapshot is the inputs of the shard of NodePaths, parsed.
+// BuildNodeSnapshot parses the inputs of the shard of NodePaths.
 func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathInput {
 	out := &snapshot.NodePathInput{
 		ClusterPrefixes: config.ClusterPrefixes, NodePaths: in.readNodePaths(),
@@ -197,8 +196,8 @@ func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathIn
 	return out
 }
 
-// readAddressOwners reads which namespace has each address: that of the EIp that holds it, or else that of the oldest
-// Service that shows it.
+// readAddressOwners returns which namespace owns each address: the namespace of the EIp that holds it, or else that of
+// the oldest Service that has it.
 func (in *Inputs) readAddressOwners() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, s := range slices.SortedFunc(slices.Values(in.ingressServices), func(a, b *corev1.Service) int {
@@ -220,7 +219,7 @@ func (in *Inputs) readAddressOwners() map[netip.Addr]string {
 	return out
 }
 
-// readLoadBalancers reads the Services of type LoadBalancer, with the pods behind them.
+// readLoadBalancers returns the Services of type LoadBalancer with their pods.
 func (in *Inputs) readLoadBalancers() (out []snapshot.LoadBalancerService) {
 	for _, o := range in.services {
 		if o.Spec.Type != corev1.ServiceTypeLoadBalancer || o.DeletionTimestamp != nil {
@@ -241,7 +240,7 @@ func (in *Inputs) readLoadBalancers() (out []snapshot.LoadBalancerService) {
 	return out
 }
 
-// nodesByPodAddress is the node of each pod address of a namespace, as reported by its node.
+// nodesByPodAddress returns the node of each pod address of a namespace, as the node reported it.
 func (in *Inputs) nodesByPodAddress(namespace string) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for _, pod := range in.pods {
@@ -255,8 +254,8 @@ func (in *Inputs) nodesByPodAddress(namespace string) map[netip.Addr]string {
 	return out
 }
 
-// readEndpointNodes reads the addresses of a slice that get connections, or finish some, as far as pods of its
-// namespace have them: whoever may write slices could lead pods of others out.
+// readEndpointNodes returns the addresses of an EndpointSlice that are ready or still serving, as far as pods of its
+// namespace have them. Otherwise anyone who can write EndpointSlices could redirect the egress of other pods.
 func readEndpointNodes(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string) (out []snapshot.PodPlacement) {
 	for _, e := range o.Endpoints {
 		if !boolOrDefault(e.Conditions.Ready, true) && !boolOrDefault(e.Conditions.Serving, false) {
@@ -271,7 +270,7 @@ func readEndpointNodes(o *discoveryv1.EndpointSlice, nodes map[netip.Addr]string
 	return out
 }
 
-// readNodePath reads what the agent of a node says. What it says of no network in particular, it says of each.
+// readNodePath reads what the agent of a node reports. A problem that is not tied to a network counts for each network.
 func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
 	out := snapshot.NodePathStatus{
 		IsCurrent:       o.Status.ObservedGeneration == o.Generation,
@@ -282,12 +281,12 @@ func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
 		out.NetworkProblems[n.Name] = n.Problem
 	}
 	programmed := meta.FindStatusCondition(o.Status.Conditions, kubedcv1.ConditionProgrammed)
-	switch told := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool {
+	switch named := slices.ContainsFunc(o.Status.Networks, func(n kubedcv1alpha1.NodeNetworkStatus) bool {
 		return n.Problem != ""
 	}); {
 	case programmed == nil:
 		out.IsCurrent = false
-	case programmed.Status != metav1.ConditionTrue && !told:
+	case programmed.Status != metav1.ConditionTrue && !named:
 		for name := range out.NetworkProblems {
 			out.NetworkProblems[name] = cmp.Or(programmed.Message, programmed.Reason)
 		}
@@ -295,7 +294,7 @@ func readNodePath(o *kubedcv1alpha1.NodePath) snapshot.NodePathStatus {
 	return out
 }
 
-// hasUplink says whether nodes are on an external network by a method.
+// hasUplink reports whether nodes are on an external network with a matching method.
 func (in *Inputs) hasUplink(by func(kubedcv1alpha1.NodeMethod) bool) bool {
 	return slices.ContainsFunc(in.networks, func(n *kubedcv1alpha1.ExternalNetwork) bool {
 		return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method)
@@ -304,7 +303,7 @@ func (in *Inputs) hasUplink(by func(kubedcv1alpha1.NodeMethod) bool) bool {
 
 func anyMethod(kubedcv1alpha1.NodeMethod) bool { return true }
 
-// needsServices says whether a method has to know Services.
+// needsServices reports whether a method depends on Services.
 func needsServices(m kubedcv1alpha1.NodeMethod) bool {
 	return slices.Contains([]kubedcv1alpha1.NodeMethod{
 		kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark,
@@ -344,8 +343,7 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapsho
 	return out
 }
 
-// readServiceAddresses reads by which external addresses a Service is reached: that of its load balancer, and those of
-// spec.externalIPs.
+// readServiceAddresses returns the external addresses of a Service: its load balancer addresses and spec.externalIPs.
 func readServiceAddresses(s *corev1.Service) (out snapshot.ExposedService) {
 	if s.DeletionTimestamp != nil {
 		return out
@@ -355,8 +353,8 @@ func readServiceAddresses(s *corev1.Service) (out snapshot.ExposedService) {
 	return out
 }
 
-// readIngressAddresses reads the addresses of a Service's load balancer. Nobody leaves with those of spec.externalIPs:
-// whoever may write a Service writes any address there.
+// readIngressAddresses returns the load balancer addresses of a Service. Egress never uses spec.externalIPs, because
+// anyone who can write a Service can put any address there.
 func readIngressAddresses(s *corev1.Service) (out []netip.Addr) {
 	for _, i := range s.Status.LoadBalancer.Ingress {
 		out = append(out, ParseAddresses([]string{i.IP})...)
@@ -364,18 +362,18 @@ func readIngressAddresses(s *corev1.Service) (out []netip.Addr) {
 	return out
 }
 
-// hasUplink says whether nodes are on an external network by a method.
+// hasUplink reports whether nodes are on an external network with a matching method.
 func (c *Cluster) hasUplink(ctx context.Context, by func(kubedcv1alpha1.NodeMethod) bool) bool {
 	var networks kubedcv1alpha1.ExternalNetworkList
 	if err := c.reader.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
-		return false // the cache is not there yet; everything is an event then
+		return false // the cache is not synced yet; every object will be an event
 	}
 	return slices.ContainsFunc(networks.Items, func(n kubedcv1alpha1.ExternalNetwork) bool {
 		return n.Spec.Nodes != nil && by(n.Spec.Nodes.Method)
 	})
 }
 
-// shardOfEgressPolicies is the shard that decides about EgressServices and EgressRoutes of a namespace.
+// shardOfEgressPolicies returns the shard that decides about EgressServices and EgressRoutes of a namespace.
 func (c *Cluster) shardOfEgressPolicies(ctx context.Context, namespace string) string {
 	if shard := c.shardOfNamespace(ctx, namespace); shard != kubeovn.ManagementVpc {
 		return shard
@@ -383,7 +381,7 @@ func (c *Cluster) shardOfEgressPolicies(ctx context.Context, namespace string) s
 	return ownership.NodesShard
 }
 
-// handleServiceAddresses asks for the NodePaths when a Service may be reached by another address than before.
+// handleServiceAddresses enqueues the NodePaths when the external addresses of a Service change.
 func (w *eventMapper) handleServiceAddresses(ctx context.Context, was, is client.Object) {
 	read := func(o client.Object) []netip.Addr {
 		s, isService := o.(*corev1.Service)
@@ -401,8 +399,7 @@ func (w *eventMapper) handleServiceAddresses(ctx context.Context, was, is client
 	}
 }
 
-// handleServiceEgress asks for the NodePaths when pods behind a Service may have to leave with another address than
-// before.
+// handleServiceEgress enqueues the NodePaths when the egress address of a Service's pods may have changed.
 func (w *eventMapper) handleServiceEgress(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		s, isService := o.(*corev1.Service)
@@ -422,8 +419,8 @@ func (w *eventMapper) handleServiceEgress(ctx context.Context, was, is client.Ob
 	}
 }
 
-// enqueueAddressSharers asks for the NodePaths when pods behind another Service leave with an address of this one, or
-// would: the oldest has it.
+// enqueueAddressSharers enqueues the NodePaths when the pods of another Service use an address of this one for egress,
+// or ask to: the oldest Service gets it.
 func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Service) {
 	if !w.cluster.hasUplink(ctx, anyMethod) {
 		return
@@ -432,7 +429,7 @@ func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Servi
 		var list corev1.ServiceList
 		if err := w.cluster.reader.List(ctx, &list,
 			append(w.cluster.matchIndex(ingressIndex, a.String()), client.UnsafeDisableDeepCopy)...); err != nil {
-			return // the cache is not there yet; everything is an event then
+			return // the cache is not synced yet; every object will be an event
 		}
 		for i := range list.Items {
 			if slices.Contains(readIngressAddresses(&list.Items[i]), a) {
@@ -442,7 +439,7 @@ func (w *eventMapper) enqueueAddressSharers(ctx context.Context, s *corev1.Servi
 	}
 }
 
-// enqueueServiceEgress asks for the NodePaths when pods behind a Service leave by nodes, or should.
+// enqueueServiceEgress enqueues the NodePaths if the pods of a Service have egress through nodes, or should have.
 func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Service) {
 	if !hasEgressAnnotation(s) {
 		if _, err := w.cluster.readObject(ctx,
@@ -456,8 +453,8 @@ func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Servic
 	}
 }
 
-// enqueueEgressPolicies asks for the shard that leads pods of a namespace elsewhere. Where no node is on an external
-// network that is none of nodes.
+// enqueueEgressPolicies enqueues the shard that applies egress policies to the pods of a namespace. It skips the shard
+// of NodePaths if no node is on an external network.
 func (w *eventMapper) enqueueEgressPolicies(ctx context.Context, namespace string) {
 	if shard := w.cluster.shardOfEgressPolicies(ctx, namespace); shard != ownership.NodesShard ||
 		w.cluster.hasUplink(ctx, anyMethod) {
@@ -465,8 +462,8 @@ func (w *eventMapper) enqueueEgressPolicies(ctx context.Context, namespace strin
 	}
 }
 
-// enqueueHandover asks for the NodePaths when a namespace comes to the management VPC or leaves it, if pods there may
-// leave by nodes.
+// enqueueHandover enqueues the NodePaths when a namespace joins or leaves the management VPC and its pods may have
+// egress through nodes.
 func (w *eventMapper) enqueueHandover(ctx context.Context, namespace string) {
 	var services ovnv1.EgressServiceList
 	err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
@@ -476,7 +473,7 @@ func (w *eventMapper) enqueueHandover(ctx context.Context, namespace string) {
 	}
 }
 
-// handleUplinkNode asks for the NodePaths when another node may be on a network, or has other addresses.
+// handleUplinkNode enqueues the NodePaths when the labels or addresses of a node change.
 func (w *eventMapper) handleUplinkNode(was, is client.Object) {
 	matters := func(o client.Object) any {
 		n, isNode := o.(*corev1.Node)

@@ -27,8 +27,8 @@ func metaIn(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// egressFixture is a cluster with a node on a network, a namespace of the management VPC with something in it, and a
-// project's namespace with the same.
+// egressFixture returns a cluster with a node on a network, a namespace of the management VPC with egress objects, and
+// the namespace of a project with the same objects.
 func egressFixture() []client.Object {
 	managed := namespaceInSubnet(kubeovn.ManagementSubnet, nil)
 	managed.Name = "gate"
@@ -91,8 +91,7 @@ func newFakeCluster(objects ...client.Object) *Cluster {
 	return &Cluster{reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()}
 }
 
-// The shard of NodePaths reads who leaves by nodes: what is in the management VPC's namespaces, and not what is in a
-// project's.
+// The shard of NodePaths reads the egress objects in namespaces of the management VPC, but not those of projects.
 func TestNodesAreRead(t *testing.T) {
 	inputs, err := newFakeCluster(egressFixture()...).GatherNodePaths(t.Context())
 	if err != nil {
@@ -128,8 +127,7 @@ func TestNodesAreRead(t *testing.T) {
 	}
 }
 
-// An endpoint counts while it gets connections, or finishes some. It has to be a pod of the namespace, which says where
-// it runs.
+// An endpoint counts while it is ready or still serving. It must be a pod of the namespace; the pod gives its node.
 func TestPlacesAreRead(t *testing.T) {
 	end := func(a string, node *string, ready, serving *bool) discoveryv1.Endpoint {
 		return discoveryv1.Endpoint{
@@ -156,8 +154,8 @@ func TestPlacesAreRead(t *testing.T) {
 	}
 }
 
-// attackFixture is the objects of gate and, in another namespace, a pod and a Service with an address, with one thing
-// changed.
+// attackFixture returns the objects of egressFixture outside the project and, in another namespace, a pod and a Service
+// with an address, after one modification.
 func attackFixture(change func(map[string]client.Object)) []client.Object {
 	victim := namespaceInSubnet(kubeovn.ManagementSubnet, nil)
 	victim.Name = "victim"
@@ -176,8 +174,8 @@ func attackFixture(change func(map[string]client.Object)) []client.Object {
 	return slices.Collect(maps.Values(byKind))
 }
 
-// What leaves by nodes are pods of the namespace that asks, by the addresses that their nodes report, and with
-// addresses of that namespace.
+// Egress through nodes applies to pods of the requesting namespace only, by the addresses that their nodes report, and
+// with addresses of that namespace.
 func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 	service := func(m map[string]client.Object) *corev1.Service { return m["Service gate/mail"].(*corev1.Service) }
 	for what, c := range map[string]struct {
@@ -238,7 +236,7 @@ func TestPodsOfOthersAreNotLedOut(t *testing.T) {
 	}
 }
 
-// A network is carried out when the agent says so of the NodePath as it is now.
+// A network works when the agent reports so for the current generation of the NodePath.
 func TestPathIsRead(t *testing.T) {
 	path := func(observed int64, programmed metav1.ConditionStatus, problem string) *kubedcv1alpha1.NodePath {
 		return &kubedcv1alpha1.NodePath{
@@ -272,8 +270,8 @@ func TestPathIsRead(t *testing.T) {
 	}
 }
 
-// Events of the management VPC ask for the NodePaths when they may change what leaves by nodes. Where no node is on a
-// network, only EgressServices and EgressRoutes themselves do: they have a status.
+// Events in the management VPC enqueue the NodePaths if they may change egress through nodes. If no node is on a
+// network, only EgressServices and EgressRoutes do, because they have a status.
 func TestNodesAreAskedFor(t *testing.T) {
 	labelled := func(o client.Object, key string) client.Object {
 		o = o.DeepCopyObject().(client.Object)

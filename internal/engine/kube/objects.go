@@ -18,22 +18,22 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Objects is the objects of one shard: those with our labels.
+// Objects is the target for the objects of one shard: those with our labels.
 type Objects struct {
 	cluster *Cluster
 	shard   string
 }
 
-// NewObjects is the objects of a shard.
+// NewObjects returns the target for the objects of a shard.
 func NewObjects(c *Cluster, shard string) *Objects { return &Objects{cluster: c, shard: shard} }
 
-// Scope is the labels.
+// Scope describes the labels.
 func (t *Objects) Scope() string {
 	return fmt.Sprintf("objects with the labels %s=%s and %s=%s",
 		ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel, t.shard)
 }
 
-// Observe returns, of every object of the shard, the fields that we applied.
+// Observe returns every object of the shard, reduced to the fields that we applied.
 func (t *Objects) Observe(ctx context.Context) (intent.Objects, error) {
 	set := intent.Objects{}
 	for _, kind := range t.cluster.availableKinds(appliedKinds) {
@@ -78,7 +78,7 @@ func (t *Objects) addObserved(set intent.Objects, kind intent.Kind, o client.Obj
 	return nil
 }
 
-// appliedContent is what we applied of an object, as compile writes it.
+// appliedContent returns the fields of an object that we applied, in the form that compile writes.
 func appliedContent(o client.Object) (map[string]any, error) {
 	owned, err := appliedFields(o, ownership.FieldManager, "")
 	if err != nil {
@@ -97,7 +97,7 @@ func appliedContent(o client.Object) (map[string]any, error) {
 	return out, nil
 }
 
-// formatOrigin and parseOrigin are an origin as an annotation has it.
+// formatOrigin and parseOrigin convert an origin to and from the value of its annotation.
 func formatOrigin(r state.Ref) string { return r.Kind + "/" + r.Namespace + "/" + r.Name }
 
 func parseOrigin(text string) state.Ref {
@@ -108,7 +108,7 @@ func parseOrigin(text string) state.Ref {
 	return state.Ref{Kind: parts[0], Namespace: parts[1], Name: parts[2]}
 }
 
-// pendingSince is when an object was made that Kube-OVN has not finished with, or zero.
+// pendingSince returns the creation time of an object that Kube-OVN has not finished, or zero.
 func pendingSince(o client.Object) time.Time {
 	ready := true
 	switch o := o.(type) {
@@ -125,8 +125,8 @@ func pendingSince(o client.Object) time.Time {
 	return o.GetCreationTimestamp().Time
 }
 
-// isInProgress says whether Kube-OVN is at work on a translation. Its finalizer comes after the NAT row and before the
-// status.
+// isInProgress reports whether Kube-OVN is working on a NAT object. Kube-OVN writes the NAT row, then its finalizer,
+// then the status.
 func isInProgress(o client.Object) bool {
 	switch o.(type) {
 	case *OvnFip, *OvnSnatRule:
@@ -136,8 +136,8 @@ func isInProgress(o client.Object) bool {
 	}
 }
 
-// dependenciesOf are the objects that must outlive this one. Kube-OVN does not finish the deletion of a translation
-// whose router or address is gone, and an address of a router port takes the port with it.
+// dependenciesOf returns the objects that must be deleted after this one. Kube-OVN does not finish the deletion of a
+// NAT object whose router or address is gone, and deleting the OvnEip of a router port deletes the port.
 func dependenciesOf(o client.Object, shard string) []intent.ObjectKey {
 	named := func(kind intent.Kind, name string) intent.ObjectKey { return intent.ObjectKey{Kind: kind, Name: name} }
 	switch o := o.(type) {

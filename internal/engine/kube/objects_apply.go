@@ -21,12 +21,12 @@ import (
 
 type objectChange = state.Change[intent.ObjectKey, intent.Object]
 
-// Apply makes and changes objects in the given order and then takes objects away in the opposite order. It returns when
-// the cache shows what was done.
+// Apply creates and updates objects in the given order, then deletes objects in reverse order. It returns when the
+// cache shows the writes.
 func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
 	failed := map[intent.ObjectKey]error{}
 	var marks []pendingWrite
-	carryOut := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
+	applyChange := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
 		m, err := do(ctx, c)
 		if err != nil {
 			failed[c.Key] = err
@@ -37,20 +37,20 @@ func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.
 	}
 	for _, c := range changes {
 		if !c.IsRemoval() {
-			carryOut(c, t.ensureObject)
+			applyChange(c, t.ensureObject)
 		}
 	}
 	for _, c := range slices.Backward(changes) {
 		if c.IsRemoval() {
-			carryOut(c, t.removeObject)
+			applyChange(c, t.removeObject)
 		}
 	}
 	t.cluster.waitForCache(ctx, marks)
 	return failed
 }
 
-// ensureObject makes an object as it should be. It looks at what is there now and not at what was there before, so that
-// it can be done twice.
+// ensureObject brings an object to its wanted state. It compares with the current state, not with the state of the
+// diff, so it is idempotent.
 func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrite, error) {
 	now, err := t.currentObject(ctx, c)
 	switch {
@@ -59,7 +59,7 @@ func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrit
 	case err != nil:
 		return pendingWrite{}, err
 	case now.GetDeletionTimestamp() != nil:
-		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now) // made again when it is gone: its going is an event
+		return pendingWrite{}, t.remindKubeOVN(ctx, c.Key, now) // created again when the deletion event arrives
 	}
 	if !t.isOurs(now) {
 		return pendingWrite{}, t.notOursError(c.Key, now)
@@ -74,8 +74,8 @@ func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrit
 	return t.applyObject(ctx, c, now.GetUID())
 }
 
-// currentObject is the object as it was last observed. For one that was not observed, that means little: somebody may
-// have made it a moment ago, and it must not be overwritten. So the API server is asked.
+// currentObject returns the object as last observed. If it was not observed, it asks the API server: someone may have
+// created it a moment ago, and it must not be overwritten.
 func (t *Objects) currentObject(ctx context.Context, c objectChange) (client.Object, error) {
 	if c.Before != nil {
 		if now, err := t.cluster.readObject(ctx, c.Key); !apierrors.IsNotFound(err) {
@@ -89,18 +89,19 @@ func (t *Objects) currentObject(ctx context.Context, c objectChange) (client.Obj
 	return now, t.cluster.api.Get(ctx, client.ObjectKey{Namespace: c.Key.Namespace, Name: c.Key.Name}, now)
 }
 
-// isOurs says whether an object may be written to.
+// isOurs reports whether we may write to an object.
 func (t *Objects) isOurs(o client.Object) bool { return belongsToShard(o, t.shard) }
 
 func (t *Objects) notOursError(key intent.ObjectKey, o client.Object) error {
-	if ownerShard(o) != "" { // whose it is, is nobody else's business
-		return fmt.Errorf("%s exists and belongs to another project: choose another name", key)
+	if ownerShard(o) != "" { // tenants must not learn which project it belongs to
+		return fmt.Errorf("%s exists and belongs to another project; choose another name", key)
 	}
-	return fmt.Errorf("%s exists and is not ours (field manager %s has not applied label %s=%s): delete it, or choose another name",
+	return fmt.Errorf("%s exists and is not managed by Sallyport (field manager %s has not applied label %s=%s); "+
+		"delete it, or choose another name",
 		key, ownership.FieldManager, ownership.ShardLabel, t.shard)
 }
 
-// applyObject applies an object. With a UID it fails unless the object is still the one that was looked at.
+// applyObject applies an object. With a UID, it fails if the object was replaced since it was read.
 func (t *Objects) applyObject(ctx context.Context, c objectChange, uid types.UID) (pendingWrite, error) {
 	body := map[string]any{}
 	if err := utiljson.Unmarshal([]byte(c.After.Content), &body); err != nil {
@@ -138,15 +139,15 @@ func (t *Objects) removeObject(ctx context.Context, c objectChange) (pendingWrit
 	return t.deleteObject(ctx, c.Key, now.GetUID())
 }
 
-// How long Kube-OVN may take to let go of an object, before it is reminded and reminded again.
+// How long Kube-OVN may take to release a deleted object before the first reminder, and between reminders.
 const (
 	firstReminder = 5 * time.Second
 	nextReminder  = 20 * time.Second
 )
 
-// remindKubeOVN changes an object that was deleted and does not go. Kube-OVN removes what it made for an object when it
-// sees the object change; one that was deleted while Kube-OVN was not running is new to it, and so it would never look
-// at it again.
+// remindKubeOVN changes an object whose deletion does not finish. Kube-OVN cleans up on an update event. An object that
+// was deleted while Kube-OVN was down is new to it after the restart, so without another update it would never clean
+// up.
 func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o client.Object) error {
 	if gvkByKind[key.Kind].GroupVersion() != kubeOVNGV || !t.isOurs(o) ||
 		time.Since(o.GetDeletionTimestamp().Time) < firstReminder {
@@ -162,12 +163,12 @@ func (t *Objects) remindKubeOVN(ctx context.Context, key intent.ObjectKey, o cli
 	patch := client.RawPatch(types.MergePatchType, body)
 	err = t.cluster.api.Patch(ctx, o.DeepCopyObject().(client.Object), patch, client.FieldOwner(ownership.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remind Kube-OVN of its deletion: %w", err)
+		return fmt.Errorf("trigger Kube-OVN to finish the deletion: %w", err)
 	}
 	return nil
 }
 
-// deleteObject deletes the object that was looked at, and no other that has its name by now.
+// deleteObject deletes the object that was read, but not a newer object of the same name.
 func (t *Objects) deleteObject(ctx context.Context, key intent.ObjectKey, uid types.UID) (pendingWrite, error) {
 	o, err := newObject(key.Kind)
 	if err != nil {
@@ -183,8 +184,8 @@ func (t *Objects) deleteObject(ctx context.Context, key intent.ObjectKey, uid ty
 	return pendingWrite{key: key, uid: uid}, nil
 }
 
-// needsReplacement says whether an object has to go so that another one with its name can come: something that we said
-// in its spec, or whoever made it if it was not us, was read once and is now to be something else.
+// needsReplacement reports whether an object must be deleted and created again: Kube-OVN reads its spec only once, and
+// a field that we applied (or, if we applied none, any field of the spec) has to change.
 func needsReplacement(c objectChange, now client.Object) (bool, error) {
 	if !immutableKinds[c.Key.Kind] {
 		return false, nil
@@ -197,16 +198,16 @@ func needsReplacement(c objectChange, now client.Object) (bool, error) {
 	if err := utiljson.Unmarshal([]byte(c.After.Content), &after); err != nil {
 		return false, err
 	}
-	said, spoke := content["spec"].(map[string]any)
-	if !spoke {
+	current, applied := content["spec"].(map[string]any)
+	if !applied {
 		all, err := toJSONMap(now)
 		if err != nil {
 			return false, err
 		}
-		said, _ = all["spec"].(map[string]any)
+		current, _ = all["spec"].(map[string]any)
 	}
 	wanted, _ := after["spec"].(map[string]any)
-	for name, value := range said {
+	for name, value := range current {
 		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {
 			return true, nil
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// newOvnFip is an OvnFip for which we said the network and the pod; Kube-OVN, or nobody, said the rest.
+// newOvnFip returns an OvnFip whose network and pod we applied; the rest was set by Kube-OVN or not at all.
 func newOvnFip() *OvnFip {
 	return &OvnFip{
 		ObjectMeta: metav1.ObjectMeta{

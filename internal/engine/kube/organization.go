@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// readQuota is the limit that an annotation of a namespace sets. One that is no number sets none, and the default
-// holds.
+// readQuota returns the limit in an annotation of a namespace. A value that is not a number sets no limit, and the
+// default applies.
 func readQuota(ns *corev1.Namespace, annotation string) snapshot.Limit {
 	if ns == nil {
 		return snapshot.Limit{}
@@ -29,7 +29,7 @@ func readQuota(ns *corev1.Namespace, annotation string) snapshot.Limit {
 	return snapshot.AtMost(limit)
 }
 
-// readOrganizationQuotas are the quotas of an organization, by its namespace.
+// readOrganizationQuotas returns the quotas in the namespace of an organization.
 func readOrganizationQuotas(ns *corev1.Namespace) snapshot.Organization {
 	return snapshot.Organization{
 		EIps:     readQuota(ns, kubedcv1.EIpQuotaAnnotation),
@@ -37,20 +37,19 @@ func readOrganizationQuotas(ns *corev1.Namespace) snapshot.Organization {
 	}
 }
 
-// isAcceptedEIp says whether the status of an EIp says that it was accepted. Only the controller writes that.
+// isAcceptedEIp reports whether an EIp has condition Accepted. Only the controller writes it.
 func isAcceptedEIp(e *kubedcv1.EIp) bool {
 	return apimeta.IsStatusConditionTrue(e.Status.Conditions, kubedcv1.ConditionAccepted)
 }
 
-// isAcceptedProject says whether the status of a Project says that it has its namespace. Only the controller writes
-// that.
+// isAcceptedProject reports whether the status of a Project names its namespace. Only the controller writes it.
 func isAcceptedProject(p *kubedcv1.Project) bool {
 	return p.Status.Namespace == snapshot.ProjectShard(p.Namespace, p.Name)
 }
 
-// gatherOrganizations adds the namespaces of the organizations whose Projects want the shard. Their other Projects are
-// added only where something is not accepted yet and a quota decides whether it is: what a shard costs in the end does
-// not grow with its organization.
+// gatherOrganizations adds the namespaces of the organizations whose Projects use this shard. Their other Projects are
+// added only while something is not yet accepted and a quota decides about it. In steady state, the cost of a shard
+// does not grow with its organization.
 func (c *Cluster) gatherOrganizations(ctx context.Context, in *Inputs, defaults snapshot.Quotas) error {
 	for _, p := range in.projects {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: p.Namespace})
@@ -72,10 +71,10 @@ func (c *Cluster) gatherOrganizations(ctx context.Context, in *Inputs, defaults 
 	return nil
 }
 
-// isPendingEIp says whether an EIp counts for quotas and is not accepted.
+// isPendingEIp reports whether an EIp counts against quotas and is not accepted.
 func isPendingEIp(e *kubedcv1.EIp) bool { return e.Spec.ChildRef == "" && !isAcceptedEIp(e) }
 
-// gatherMembers adds the Projects of an organization and, where they matter, their EIps.
+// gatherMembers adds the Projects of an organization and, if eips is set, their EIps.
 func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization string, eips bool) error {
 	var projects kubedcv1.ProjectList
 	if err := c.reader.List(ctx, &projects, client.InNamespace(organization),
@@ -86,7 +85,7 @@ func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization st
 		p := &projects.Items[i]
 		shard := snapshot.ProjectShard(p.Namespace, p.Name)
 		if shard == in.Shard {
-			continue // it is there already
+			continue // already added
 		}
 		in.Add(p)
 		if !eips || !isAcceptedProject(p) {
@@ -102,7 +101,7 @@ func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization st
 	return nil
 }
 
-// readOrganizations reads the organizations whose Projects want the shard.
+// readOrganizations parses the organizations whose Projects use this shard.
 func (in *Inputs) readOrganizations() map[string]snapshot.Organization {
 	out := map[string]snapshot.Organization{}
 	for _, p := range in.projects {
@@ -133,14 +132,14 @@ func (in *Inputs) readMember(p *kubedcv1.Project) snapshot.MemberProject {
 	return out
 }
 
-// isRefusedByQuota says whether an EIp waits for others to go.
+// isRefusedByQuota reports whether an EIp is refused by a quota and waits for others to be deleted.
 func isRefusedByQuota(o client.Object) bool {
 	accepted := apimeta.FindStatusCondition(o.(*kubedcv1.EIp).Status.Conditions, kubedcv1.ConditionAccepted)
 	return accepted != nil && accepted.Reason == intent.QuotaExceeded
 }
 
-// handleFreedQuota asks for the shards with EIps that wait for others to go, when one goes or is not accepted any more:
-// its organization may have another instead.
+// handleFreedQuota enqueues the shards with EIps refused by a quota when an EIp is deleted or is no longer accepted:
+// its organization may use the free place for another.
 func (w *eventMapper) handleFreedQuota(ctx context.Context, was, is client.Object) {
 	before, had := was.(*kubedcv1.EIp)
 	if now, has := is.(*kubedcv1.EIp); !had || has && (isAcceptedEIp(now) || !isAcceptedEIp(before)) {
@@ -149,12 +148,12 @@ func (w *eventMapper) handleFreedQuota(ctx context.Context, was, is client.Objec
 	w.enqueueRefusedByQuota(ctx)
 }
 
-// enqueueRefusedByQuota asks for the shards with EIps that wait for others to go.
+// enqueueRefusedByQuota enqueues the shards with EIps that a quota refuses.
 func (w *eventMapper) enqueueRefusedByQuota(ctx context.Context) {
 	var eips kubedcv1.EIpList
 	if err := w.cluster.reader.List(ctx, &eips,
 		append(w.cluster.matchIndex(quotaIndex, "true"), client.UnsafeDisableDeepCopy)...); err != nil {
-		return // the cache is not there yet; everything is an event then
+		return // the cache is not synced yet; every object will be an event
 	}
 	asked := map[string]bool{}
 	for i := range eips.Items {
@@ -165,12 +164,12 @@ func (w *eventMapper) enqueueRefusedByQuota(ctx context.Context) {
 	}
 }
 
-// enqueueOrganization asks for the Projects of an organization: all, or those that are not accepted.
+// enqueueOrganization enqueues the Projects of an organization: all, or those that are not accepted.
 func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string, all bool) {
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.InNamespace(namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
-		return // the cache is not there yet; everything is an event then
+		return // the cache is not synced yet; every object will be an event
 	}
 	for i := range projects.Items {
 		if p := &projects.Items[i]; all || !isAcceptedProject(p) {
@@ -179,7 +178,7 @@ func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string,
 	}
 }
 
-// handleQuotaChange asks for the Projects of an organization whose namespace sets other quotas.
+// handleQuotaChange enqueues the Projects of an organization when the quotas in its namespace change.
 func (w *eventMapper) handleQuotaChange(ctx context.Context, was, is client.Object) {
 	before, _ := was.(*corev1.Namespace)
 	now, _ := is.(*corev1.Namespace)

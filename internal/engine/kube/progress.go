@@ -8,22 +8,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// When an object that Kube-OVN has not taken up counts as overlooked: it has finished one that was made so much later,
-// or none at all for so long.
+// When an unprocessed object counts as stuck: Kube-OVN has finished one that was created this much later, or has
+// finished none at all for this long.
 const (
 	overtakenAfter = 10 * time.Second
 	stalledAfter   = time.Minute
 )
 
-// progress is how far Kube-OVN has come with the objects that it reads once, by kind. It takes them one after the
-// other, and can overlook one: an object that goes and comes again under its name while Kube-OVN's watch is interrupted
-// looks to it like one that was changed, and it makes something of new ones only.
+// progress tracks how far Kube-OVN got with the objects that it reads only once, by kind. Kube-OVN processes them in
+// order and can miss one: if an object is deleted and created again under the same name while Kube-OVN's watch is
+// interrupted, Kube-OVN sees an update, and it acts only on new objects.
 type progress struct {
 	mu             sync.Mutex
 	now            func() time.Time
 	startedAt      time.Time
-	newestFinished map[reflect.Type]time.Time // when the youngest of those was made that it has finished
-	lastFinished   map[reflect.Type]time.Time // when it finished one
+	newestFinished map[reflect.Type]time.Time // creation time of the newest object that it has finished
+	lastFinished   map[reflect.Type]time.Time // when it last finished one
 }
 
 func newProgress(now func() time.Time) *progress {
@@ -35,7 +35,7 @@ func newProgress(now func() time.Time) *progress {
 	}
 }
 
-// recordFinished takes note of an object that has changed.
+// recordFinished records an object that Kube-OVN has just finished.
 func (p *progress) recordFinished(was, is client.Object) {
 	if p == nil || was == nil || is == nil || pendingSince(was).IsZero() || !pendingSince(is).IsZero() ||
 		is.GetDeletionTimestamp() != nil {
@@ -50,7 +50,7 @@ func (p *progress) recordFinished(was, is client.Object) {
 	}
 }
 
-// isStuck says whether Kube-OVN will never take up an object.
+// isStuck reports whether Kube-OVN will never process an object.
 func (p *progress) isStuck(o client.Object) bool {
 	made := pendingSince(o)
 	if p == nil || made.IsZero() || isInProgress(o) {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kube-OVN takes objects one after the other. One that waits while it is at work is not overlooked, however long; one
-// that it has passed over is, and so is one that waits while it does nothing.
+// Kube-OVN processes objects in order. An object that waits while Kube-OVN is working is not stuck, however long it
+// waits. An object that was passed over is stuck, and so is one that waits while Kube-OVN does nothing.
 func TestWhatKubeOVNHasOverlooked(t *testing.T) {
 	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }

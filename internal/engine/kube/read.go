@@ -29,8 +29,8 @@ func readMeta(m metav1.ObjectMeta) snapshot.Meta {
 	return out
 }
 
-// parser reads addresses and remembers the first that can't be read. The API server has checked them already; an object
-// from a file, or of an older schema, it has not.
+// parser parses addresses and keeps the first error. The API server has validated them, but not in objects that come
+// from a file or were stored with an older schema.
 type parser struct{ malformed snapshot.Malformed }
 
 func (p *parser) readAddr(field, text string) netip.Addr {
@@ -53,20 +53,20 @@ func (p *parser) readPrefix(field, text string) netip.Prefix {
 	return prefix.Masked()
 }
 
-// readName reads the name of an object: nothing else can be one, and what is none goes no further.
+// readName parses the name of an object. An invalid name is reported and not used.
 func (p *parser) readName(field, text string) string {
 	if text != "" && len(validation.IsDNS1123Subdomain(text)) > 0 {
-		p.setMalformed(field, text, "the name of an object, of small letters, digits, '-' and '.'; correct it")
+		p.setMalformed(field, text, "a valid object name; use lowercase letters, digits, '-' and '.'")
 		return ""
 	}
 	return text
 }
 
-// readNetworkType reads a type of network, which is the value of a label.
+// readNetworkType parses a network type, which is a label value.
 func (p *parser) readNetworkType(field, text string) string {
 	if len(validation.IsValidLabelValue(text)) > 0 {
-		p.setMalformed(field, text, "a type of network, of at most 63 letters, digits, '-', '_' and '.'; "+
-			"write one that an ExternalNetwork has, such as cloud or public")
+		p.setMalformed(field, text, "a valid network type of at most 63 letters, digits, '-', '_' and '.'; "+
+			"use the type of an ExternalNetwork, such as cloud or public")
 		return ""
 	}
 	return text
@@ -98,7 +98,7 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 			continue
 		}
 		if !slices.ContainsFunc(out.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(gateway) }) {
-			p.setMalformed("spec.gwLanIp", part, "an address of spec.cidrBlock")
+			p.setMalformed("spec.gwLanIp", part, "an address in spec.cidrBlock")
 		}
 		out.Gateways = append(out.Gateways, gateway)
 	}
@@ -112,8 +112,8 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 	return out
 }
 
-// readAllowList reads the allow-list of an annotation. One that can't be read allows nobody: only operators write it,
-// and what they meant to keep out must not come in.
+// readAllowList parses the allow-list of an annotation. A malformed list allows nothing: only operators write it, and
+// traffic that they meant to block must not get in.
 func readAllowList(o *kubedcv1.Project, annotation string) (out snapshot.AllowList) {
 	text, there := o.Annotations[annotation]
 	if out.IsSet = there; strings.TrimSpace(text) == "" {
@@ -181,7 +181,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 		targets++
 	}
 	if targets != 1 && p.malformed == "" {
-		p.malformed = "exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget has to be given"
+		p.malformed = "set exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget"
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
 		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
@@ -206,11 +206,11 @@ func (in *Inputs) readNamespace() snapshot.Namespace {
 	return out
 }
 
-// maxRemainingLen is how much of what keeps a namespace is told: tenants choose the names of finalizers.
+// maxRemainingLen limits how much of that text is reported, because tenants choose the names of finalizers.
 const maxRemainingLen = 400
 
-// readRemaining is what keeps a namespace that is being deleted, as Kubernetes says: which kinds are left, and their
-// finalizers.
+// readRemaining returns what blocks the deletion of a namespace, as reported by Kubernetes: the remaining kinds and
+// their finalizers.
 func readRemaining(ns *corev1.Namespace) string {
 	var out []string
 	for _, c := range ns.Status.Conditions {
@@ -223,9 +223,9 @@ func readRemaining(ns *corev1.Namespace) string {
 	return text[:min(len(text), maxRemainingLen)]
 }
 
-// belongsToShard says whether an object is a shard's: it has our labels; it lost them and still has fields that we
-// applied; or it is the address of a port of the shard's router, which Kube-OVN makes when it connects a subnet and
-// finds none.
+// belongsToShard reports whether an object belongs to a shard: it has our labels; it lost them but still has fields
+// that we applied; or it is the OvnEip of a port of the shard's router, which Kube-OVN creates when it connects a
+// subnet and finds none.
 func belongsToShard(o client.Object, shard string) bool {
 	if ownerShard(o) != "" {
 		return ownerShard(o) == shard
@@ -235,15 +235,15 @@ func belongsToShard(o client.Object, shard string) bool {
 		eip.Name == kubeovn.RouterPort(shard, eip.Spec.ExternalSubnet)
 }
 
-// hasLostLabels says whether an object without our labels is ours nevertheless: somebody took them off, and fields that
-// we applied are left. To take it for somebody else's would be to take the project down.
+// hasLostLabels reports whether an object without our labels is ours nevertheless: someone removed the labels, and
+// fields that we applied are left. Treating it as foreign would take the project down.
 func hasLostLabels(o client.Object) bool {
 	return ownerShard(o) == "" && slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return isAppliedBy(e, ownership.FieldManager) && e.Subresource == ""
 	})
 }
 
-// isPodFinished says whether a pod has ended: its address may be another pod's already.
+// isPodFinished reports whether a pod has terminated. Its address may already belong to another pod.
 func isPodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// readExternalSubnets is the external subnets: those of ExternalNetworks, and those with the label.
+// readExternalSubnets returns the external subnets: those of ExternalNetworks, and those with the label.
 func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	out := map[string]snapshot.ExternalSubnet{}
 	for name, s := range in.subnets {
@@ -30,7 +30,7 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	for _, n := range in.networks {
 		admitted[n.Name] = in.readAdmitted(n)
 	}
-	// A subnet belongs to one network; of two that name it, the first by name has it.
+	// A subnet belongs to one network. If two networks name it, the first by name gets it.
 	for _, n := range slices.SortedFunc(slices.Values(in.networks), func(a, b *kubedcv1alpha1.ExternalNetwork) int {
 		return strings.Compare(b.Name, a.Name)
 	}) {
@@ -47,7 +47,7 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	}
 	list := make([]snapshot.ExternalSubnet, 0, len(out))
 	for _, x := range out {
-		if x.HasIPv6 || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // one with IPv6 is there to be refused
+		if x.HasIPv6 || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // compile refuses those with IPv6
 			list = append(list, x)
 		}
 	}
@@ -55,7 +55,7 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	return list
 }
 
-// readSharedAddresses is which namespaces may have which addresses of a network that all projects reach.
+// readSharedAddresses returns which namespace may use which address of a network that all projects reach.
 func readSharedAddresses(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
 	if len(n.Spec.SharedAddresses) == 0 {
 		return nil
@@ -83,7 +83,7 @@ func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
 			x.HasIPv6 = true
 		}
 	}
-	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // Kube-OVN has not seen it: nothing is given yet
+	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // not processed by Kube-OVN yet: nothing is assigned
 		x.Free = 1<<(32-x.Prefix.Bits()) - 3
 	}
 	for part := range strings.SplitSeq(s.Spec.Gateway, ",") {
@@ -95,8 +95,8 @@ func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
 	return x
 }
 
-// parseAddressRanges reads addresses and ranges as Kube-OVN writes them: 10.0.0.9, and with a dash 10.0.0.2-10.0.0.5 in
-// a status, with dots 10.0.0.2..10.0.0.5 in a spec.
+// parseAddressRanges parses addresses and ranges as Kube-OVN writes them: 10.0.0.9, and 10.0.0.2-10.0.0.5 in a status
+// or 10.0.0.2..10.0.0.5 in a spec.
 func parseAddressRanges(parts []string, between string) (out []snapshot.AddressRange) {
 	for _, part := range parts {
 		first, last, several := strings.Cut(part, between)
@@ -111,14 +111,14 @@ func parseAddressRanges(parts []string, between string) (out []snapshot.AddressR
 	return out
 }
 
-// neverGetsAddress says whether an OvnEip will never have an address.
+// neverGetsAddress reports whether an OvnEip will never have an address.
 func (in *Inputs) neverGetsAddress(o *OvnEip, holders map[netip.Addr]snapshot.AddressOwner) bool {
 	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) &&
 		holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
 		in.hasFreeAddress(o.Spec.ExternalSubnet) && in.isStuck(o)
 }
 
-// hasFreeAddress says whether a subnet has an address left. Where it has not, Kube-OVN tries again by itself.
+// hasFreeAddress reports whether a subnet has a free address. If it has none, Kube-OVN retries by itself.
 func (in *Inputs) hasFreeAddress(subnet string) bool {
 	s := in.subnets[subnet]
 	return s != nil && s.Status.V4AvailableIPs > 0
@@ -192,8 +192,8 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 	return e
 }
 
-// isAddressPending says whether an OvnEip has an address in its spec and not in its status. Kube-OVN writes it there
-// first; when it is restarted in between it has forgotten that, and may give the address to another.
+// isAddressPending reports whether an OvnEip has an address in its spec but not in its status. Kube-OVN writes the spec
+// first. If it restarts in between, it no longer knows the address is taken and may assign it to another object.
 func isAddressPending(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
 
 func parseAddr(text string) netip.Addr {
@@ -209,14 +209,14 @@ func toStringSet(names []string) map[string]bool {
 	return out
 }
 
-// lastEditedAt is when we last wrote to a list of a Vpc.
+// lastEditedAt returns when we last wrote to a list of a Vpc.
 func lastEditedAt(fields []metav1.ManagedFieldsEntry) time.Time {
 	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == ownership.FieldManager && f.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }
 
-// statusWrittenAt is when somebody, which is Kube-OVN, last wrote to the status of a Vpc.
+// statusWrittenAt returns when the status of a Vpc was last written. Only Kube-OVN writes it.
 func statusWrittenAt(fields []metav1.ManagedFieldsEntry) time.Time {
 	return latestEntryTime(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Subresource == "status" })
 }
@@ -230,7 +230,7 @@ func latestEntryTime(fields []metav1.ManagedFieldsEntry, fits func(metav1.Manage
 	return at
 }
 
-// readAddressHolders is who has the addresses that the inputs' OvnEips have.
+// readAddressHolders returns which OvnEip among the inputs holds each address.
 func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
 	out := map[netip.Addr]snapshot.AddressOwner{}
 	for _, name := range slices.Sorted(maps.Keys(in.ovnEips)) {

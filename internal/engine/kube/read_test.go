@@ -19,14 +19,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// snapshotOf is what objects are for the shard acme-prod.
+// snapshotOf builds the snapshot of the shard acme-prod from objects.
 func snapshotOf(objects ...client.Object) *snapshot.VpcInput {
 	in := NewInputs("acme-prod")
 	in.AddAll(objects)
 	return in.BuildSnapshot(snapshot.Config{}, nil, time.Unix(0, 0))
 }
 
-// Kube-OVN annotates Services; that is nobody's business. A status that somebody writes is ours to put right.
+// Kube-OVN's annotations on Services are ignored. A status written by someone else has to be repaired.
 func TestServiceIsTheSame(t *testing.T) {
 	was := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestNamespaceIsOurs(t *testing.T) {
 	}
 }
 
-// What keeps a namespace is told as Kubernetes says it, and not at any length.
+// What blocks the deletion of a namespace is reported as Kubernetes words it, with a limited length.
 func TestNamespaceSaysWhatRemains(t *testing.T) {
 	said := func(of corev1.NamespaceConditionType, status corev1.ConditionStatus,
 		message string,
@@ -261,7 +261,7 @@ func formatBool(b bool) string {
 	return "false"
 }
 
-// An object of another shard has no say, whatever it is called.
+// An object of another shard has no influence, whatever its name.
 func TestInputsAreOfOneShard(t *testing.T) {
 	mine, theirs := ownership.ManagedLabels("acme-prod"), ownership.ManagedLabels("globex-web")
 	objects := []client.Object{
@@ -305,7 +305,7 @@ func TestInputsAreOfOneShard(t *testing.T) {
 	}
 }
 
-// Kube-OVN says ready before it has written everything that ready means.
+// Kube-OVN sets ready before it has written all fields of the status.
 func TestReadyMeansAll(t *testing.T) {
 	for name, c := range map[string]struct {
 		status       kubeovn.OvnEipStatus
@@ -345,8 +345,7 @@ func TestReadyMeansAll(t *testing.T) {
 	}
 }
 
-// What operators write into excludeIps, Kube-OVN's two ways; what can't be read reserves nothing and is no reason to
-// fail.
+// Both notations of excludeIps are parsed. Invalid entries reserve nothing and are not an error.
 func TestReservedAddressesAreRead(t *testing.T) {
 	x := readExternalSubnet(&Subnet{Spec: kubeovn.SubnetSpec{
 		CIDRBlock: "198.51.100.0/24", Gateway: "198.51.100.1",

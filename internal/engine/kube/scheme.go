@@ -25,7 +25,7 @@ var (
 	coreGV     = corev1.SchemeGroupVersion
 )
 
-// gvkByKind is where the kinds live.
+// gvkByKind maps our kind names to API groups and versions.
 var gvkByKind = map[intent.Kind]schema.GroupVersionKind{
 	intent.Project:           kubedcv1.GroupVersion.WithKind("Project"),
 	intent.EIp:               kubedcv1.GroupVersion.WithKind("EIp"),
@@ -56,17 +56,17 @@ var appliedKinds = []intent.Kind{
 	intent.Service, intent.EndpointSlice, intent.Backend, intent.NodePath,
 }
 
-// optionalKinds are the kinds that the API server may not have.
+// optionalKinds are the kinds that the API server may not serve.
 var optionalKinds = []intent.Kind{VMI, intent.Backend}
 
-// writtenKinds are the kinds to which we write something, if only a finalizer or a status.
+// writtenKinds are the kinds that we write to, even if only a finalizer or a status.
 var writtenKinds = append([]intent.Kind{
 	intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP,
 	intent.EgressService, intent.EgressRoute,
 }, appliedKinds...)
 
-// immutableKinds are the kinds whose spec Kube-OVN reads once. Another spec is another object: the old one has to go
-// first.
+// immutableKinds are the kinds whose spec Kube-OVN reads only once. To change the spec, the object must be deleted and
+// created again.
 var immutableKinds = map[intent.Kind]bool{intent.OvnEip: true, intent.OvnFip: true, intent.OvnSnatRule: true}
 
 var scheme = newScheme()
@@ -98,7 +98,7 @@ func newScheme() *runtime.Scheme {
 	return s
 }
 
-// registerKind gives a type its name: the types of others share one Go type, whose own name says nothing.
+// registerKind registers a kind by name: foreign kinds share one generic Go type, whose own name says nothing.
 func registerKind[S, T any](s *runtime.Scheme, gv schema.GroupVersion, kind string, object *Object[S, T],
 	list *ObjectList[S, T],
 ) {

@@ -21,7 +21,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// isLoadBalancer says whether a Service has a say: it asks for a load balancer, or has asked and has a status of ours.
+// isLoadBalancer reports whether a Service is an input: it is of type LoadBalancer, or was and still has our status.
 func isLoadBalancer(o *corev1.Service) bool {
 	return o != nil && (o.Spec.Type == corev1.ServiceTypeLoadBalancer || hasOurStatus(o))
 }
@@ -35,8 +35,8 @@ func hasOurStatus(o *corev1.Service) bool {
 	return false
 }
 
-// isSameService says whether nothing has changed in a Service that we read or write. Kube-OVN annotates each that has
-// an address of ours.
+// isSameService reports whether nothing that we read or write in a Service changed. Kube-OVN annotates every Service
+// that has an address of ours, and these updates must not trigger runs.
 func isSameService(was, is client.Object) bool {
 	before, one := was.(*corev1.Service)
 	now, other := is.(*corev1.Service)
@@ -44,7 +44,7 @@ func isSameService(was, is client.Object) bool {
 		reflect.DeepEqual(readService(before), readService(now))
 }
 
-// serviceNameOf is the name of the Service whose endpoints a slice has.
+// serviceNameOf returns the name of the Service that an EndpointSlice belongs to.
 func serviceNameOf(o *discoveryv1.EndpointSlice) string {
 	return o.Labels[discoveryv1.LabelServiceName]
 }
@@ -59,7 +59,7 @@ func (in *Inputs) readServices() (out []snapshot.Service) {
 	return out
 }
 
-// hasEgressAnnotation says whether the pods behind a Service are to leave with its address, as the annotation says.
+// hasEgressAnnotation reports whether the pods of a Service use its load balancer address for egress.
 func hasEgressAnnotation(o client.Object) bool {
 	_, asked := o.GetAnnotations()[ovnv1.EgressServiceAnnotation]
 	return asked
@@ -117,7 +117,7 @@ func readService(o *corev1.Service) snapshot.Service {
 	return out
 }
 
-// readBoundEIp reads which EIp a Service names: NAME, or NAMESPACE/NAME.
+// readBoundEIp parses which EIp a Service refers to: NAME or NAMESPACE/NAME.
 func (p *parser) readBoundEIp(text string) (namespace, name string) {
 	namespace, name, elsewhere := strings.Cut(text, "/")
 	if !elsewhere {
@@ -127,13 +127,13 @@ func (p *parser) readBoundEIp(text string) (namespace, name string) {
 		return "", ""
 	}
 	if elsewhere && len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		p.setMalformed("annotation "+kubedcv1.BindAnnotation, text, "the name of an EIp, or NAMESPACE/NAME; correct it")
+		p.setMalformed("annotation "+kubedcv1.BindAnnotation, text, "NAME or NAMESPACE/NAME of an EIp")
 		return "", ""
 	}
 	return namespace, name
 }
 
-// checkIPFamilies checks that the Service wants IPv4, which is all that there is outside.
+// checkIPFamilies checks that the Service asks for IPv4, the only family on external networks.
 func (p *parser) checkIPFamilies(o *corev1.Service) {
 	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
 	six := len(o.Spec.IPFamilies) == 1 && o.Spec.IPFamilies[0] == corev1.IPv6Protocol
@@ -146,22 +146,22 @@ func (p *parser) checkIPFamilies(o *corev1.Service) {
 	}
 }
 
-// wantsHealthCheck says whether a load balancer wants its backends checked. Then the pods of its namespace decide, too.
+// wantsHealthCheck reports whether a load balancer has health checks. If so, the pods of its namespace are inputs too.
 func wantsHealthCheck(o *corev1.Service) bool {
 	return isLoadBalancer(o) && new(parser).readHealthCheck(o.Annotations[kubedcv1.HealthAnnotation]) != nil
 }
 
-// hasHealthChecks says whether a load balancer of a namespace wants its backends checked.
+// hasHealthChecks reports whether a load balancer in a namespace has health checks.
 func (in *Inputs) hasHealthChecks(namespace string) bool {
 	return slices.ContainsFunc(in.services, func(o *corev1.Service) bool {
 		return o.Namespace == namespace && wantsHealthCheck(o)
 	})
 }
 
-// defaultHealthCheck is how backends are checked when nothing else is said.
+// defaultHealthCheck applies to every parameter that the annotation does not set.
 var defaultHealthCheck = snapshot.HealthCheck{Interval: 5, Timeout: 2, Successes: 2, Failures: 3}
 
-// readHealthCheck reads how backends are to be checked: "true", or what differs from the usual.
+// readHealthCheck parses the health check annotation: "true", or the parameters that differ from the default.
 func (p *parser) readHealthCheck(text string) *snapshot.HealthCheck {
 	if text == "" || text == "false" {
 		return nil
@@ -181,7 +181,7 @@ func (p *parser) readHealthCheck(text string) *snapshot.HealthCheck {
 		n, err := strconv.Atoi(value)
 		if field == nil || err != nil || n < 1 || n > 3600 {
 			p.setMalformed("annotation "+kubedcv1.HealthAnnotation, text,
-				`"true", or some of interval, timeout, successes and failures such as interval=5,failures=3`)
+				`"true", or interval, timeout, successes and failures with values from 1 to 3600, such as interval=5,failures=3`)
 			return nil
 		}
 		*field = n
@@ -193,7 +193,7 @@ func toProtocol(p corev1.Protocol) intent.Protocol {
 	return intent.Protocol(strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP))))
 }
 
-// readEndpoints reads the IPv4 endpoints of a Service, one for each port, and says how many more there are.
+// readEndpoints returns the IPv4 endpoints of a Service, one for each port, and how many were left out.
 func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
 	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
 		return s.AddressType != discoveryv1.AddressTypeIPv4
@@ -204,9 +204,9 @@ func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []
 	return out, left
 }
 
-// visitEndpoints visits the endpoints of a Service, one for each of its ports: as many as the limit allows, always the
-// same ones. It returns how many it has left out. Anybody with rights in a namespace may write slices: only ports that
-// the Service has count, and addresses that are some.
+// visitEndpoints visits the endpoints of a Service, one for each of its ports, up to the limit and always in the same
+// order. It returns how many it left out. Anyone with write permission in a namespace can write EndpointSlices, so only
+// ports of the Service and valid addresses count.
 func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice,
 	visit func(*discoveryv1.Endpoint, netip.Addr, discoveryv1.EndpointPort),
 ) (left int) {
@@ -222,7 +222,7 @@ func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice,
 				}
 				address, err := netip.ParseAddr(text)
 				if err != nil {
-					continue // it can't be reached
+					continue // not reachable
 				}
 				for _, port := range ports {
 					visit(&slice.Endpoints[i], address, port)
@@ -234,7 +234,7 @@ func visitEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice,
 	return left
 }
 
-// servedPorts are the ports of a slice that its Service has: by name and protocol, each once.
+// servedPorts returns the ports of an EndpointSlice that its Service has, by name and protocol, each once.
 func servedPorts(o *corev1.Service, slice *discoveryv1.EndpointSlice) (out []discoveryv1.EndpointPort) {
 	type named struct {
 		name     string

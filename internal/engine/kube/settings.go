@@ -17,23 +17,23 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/mtls"
 )
 
-// Namespaces are where the platform runs. An object with a name or label of the platform in any other namespace is a
-// tenant's.
+// Namespaces are where the platform runs. An object with a platform name or label in any other namespace belongs to a
+// tenant.
 type Namespaces struct {
-	Controller string // of Sallyport's Deployment, its agents and their Leases
-	KubeOVN    string // of Kube-OVN's Deployments, Leases and certificates
+	Controller string // Sallyport's Deployment, its agents and their Leases
+	KubeOVN    string // Kube-OVN's Deployments, Leases and certificates
 }
 
-// DefaultNamespaces are those of the documentation, and of Kube-OVN's own manifests.
+// DefaultNamespaces are the namespaces in the documentation and in Kube-OVN's manifests.
 var DefaultNamespaces = Namespaces{Controller: metav1.NamespaceSystem, KubeOVN: metav1.NamespaceSystem}
 
-// DiscoveredSettings is what a cluster says of those who write to it.
+// DiscoveredSettings are settings read from the Deployments in a cluster.
 type DiscoveredSettings struct {
-	// ControllerArgs are those of the controller of Sallyport that runs there.
+	// ControllerArgs are the arguments of the running Sallyport controller.
 	ControllerArgs []string
-	// Northbound and Southbound are the servers of OVN's databases, as Kube-OVN knows them.
+	// Northbound and Southbound are the servers of OVN's databases in Kube-OVN's settings.
 	Northbound, Southbound []string
-	// TLSSecret is where Kube-OVN keeps the certificates for them.
+	// TLSSecret contains Kube-OVN's certificates for these servers.
 	TLSSecret client.ObjectKey
 	// IgnoredDeployments are Deployments with the same names in other namespaces.
 	IgnoredDeployments []client.ObjectKey
@@ -45,7 +45,7 @@ const (
 	kubeOVNName    = "kube-ovn-controller"
 )
 
-// Kube-OVN's Secret with certificates, and its keys. Sallyport's own is a copy of it.
+// Kube-OVN's Secret with certificates, and its keys. Sallyport's own Secret is a copy.
 const (
 	tlsSecretName = "kube-ovn-tls" //nolint:gosec // the name of a Secret, and none itself
 	certKey       = "cert"
@@ -53,7 +53,7 @@ const (
 	caKey         = "cacert"
 )
 
-// ReadCertificates reads the certificates for OVN's databases from a Secret, as whoever may read it.
+// ReadCertificates reads the certificates for OVN's databases from a Secret, with the caller's permissions.
 func ReadCertificates(ctx context.Context, config *rest.Config, where client.ObjectKey) (mtls.PEM, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -68,9 +68,9 @@ func ReadCertificates(ctx context.Context, config *rest.Config, where client.Obj
 	return mtls.PEM{Cert: secret.Data[certKey], Key: secret.Data[keyKey], CA: secret.Data[caKey]}, nil
 }
 
-// DiscoverSettings reads the Deployments of Sallyport and of Kube-OVN, each from its namespace only: whoever may create
-// a Deployment elsewhere must not decide which databases an operator's commands read. What is not there, or may not be
-// read, is empty.
+// DiscoverSettings reads the Deployments of Sallyport and Kube-OVN, each from its namespace only: someone who can
+// create a Deployment elsewhere must not decide which databases an operator's commands read. Whatever is missing or not
+// readable is empty.
 func DiscoverSettings(ctx context.Context, config *rest.Config, where Namespaces) (DiscoveredSettings, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -95,8 +95,8 @@ func discoverSettings(ctx context.Context, api client.Reader, where Namespaces) 
 	return out
 }
 
-// readContainer reads a container of a Deployment. Nil: it is not there, or may not be read; then the user has to say
-// what it would.
+// readContainer reads a container of a Deployment. It returns nil if the container is missing or not readable; then the
+// user has to give the settings.
 func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey, name string) *corev1.Container {
 	var d appsv1.Deployment
 	if err := api.Get(ctx, key, &d); err != nil {
@@ -109,20 +109,8 @@ func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey,
 	return nil
 }
 
-// readEngineVersion reads the version of Kube-OVN from the image of its controller. It is parsed and printed again, so
-// that no text of the Deployment reaches a terminal.
-func readEngineVersion(ctx context.Context, api client.Reader, key client.ObjectKey) string {
-	c := readContainer(ctx, api, key, kubeOVNName)
-	if c == nil {
-		return ""
-	}
-	if version, ok := kubeovn.ParseImageVersion(c.Image); ok {
-		return version.String()
-	}
-	return ""
-}
-
-// listNamesakes lists the Deployments with the same name in other namespaces; none where they may not be read.
+// listNamesakes returns the Deployments with the same name in other namespaces, or none without permission to list
+// them.
 func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) (out []client.ObjectKey) {
 	var list appsv1.DeploymentList
 	if err := api.List(ctx, &list, client.MatchingFields{"metadata.name": of.Name}); err != nil {
@@ -136,7 +124,7 @@ func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) 
 	return out
 }
 
-// databaseServers are the servers of a database as Kube-OVN's environment names them: OVN_DB_IPS, with or without TLS.
+// databaseServers returns the servers of a database from Kube-OVN's environment: OVN_DB_IPS, with or without TLS.
 func databaseServers(c corev1.Container, port int) (out []string) {
 	value := func(name string) string {
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == name })

@@ -12,10 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// testNamespaces is where Sallyport and Kube-OVN run in these tests.
+// testNamespaces are where Sallyport and Kube-OVN run in these tests.
 var testNamespaces = Namespaces{Controller: "sallyport-system", KubeOVN: "kube-system"}
 
-// newDeployment is a Deployment with one container.
 func newDeployment(namespace, name string, c corev1.Container) client.Object {
 	out := &appsv1.Deployment{ObjectMeta: newMeta(namespace, name)}
 	out.Spec.Template.Spec.Containers = []corev1.Container{{Name: "sidecar", Args: []string{"--no"}}, c}
@@ -37,8 +36,7 @@ func newFakeClient(objects ...client.Object) client.Client {
 		byName).WithObjects(objects...).Build()
 }
 
-// A Deployment of the platform's name decides nothing in another namespace, wherever that is in the order of
-// namespaces.
+// A Deployment with a platform name in another namespace decides nothing, wherever that namespace sorts.
 func TestSettingsAreReadFromThePlatformsNamespacesOnly(t *testing.T) {
 	tenants := []client.Object{
 		kubeOVNDeployment("a-tenant", "127.9.9.9"), kubeOVNDeployment("zed", "127.9.9.9"),
@@ -88,7 +86,7 @@ func TestLeasesAreThoseOfThePlatformsNamespaces(t *testing.T) {
 	}
 }
 
-// A pod is an agent's when the DaemonSet in the controller's namespace made it, whatever its labels say.
+// A pod is an agent only if the DaemonSet in the controller's namespace created it, whatever its labels are.
 func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 	yes := true
 	agents := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "sallyport-agent", Controller: &yes}
@@ -128,7 +126,7 @@ func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 	}
 }
 
-// An Event says something only where those who may write about its object do.
+// An Event counts only in a namespace where its author may write about the object.
 func TestEventsOfOtherNamespacesAreIgnored(t *testing.T) {
 	for _, c := range []struct {
 		in, about string

@@ -18,11 +18,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// RecordFunc tells a person who looks at an object what happened to it: an Event, and a warning where something is
-// wrong.
+// RecordFunc records what happened to an object for users who look at it: an Event, as a warning if something is wrong.
 type RecordFunc func(about client.Object, warning bool, reason, message string)
 
-// Statuses is the status of given objects.
+// Statuses is the target for the status of the given objects.
 type Statuses struct {
 	cluster *Cluster
 	objects map[intent.ObjectKey]client.Object
@@ -30,16 +29,16 @@ type Statuses struct {
 	record  RecordFunc
 }
 
-// NewStatuses is the status of objects that were read, as they were read.
+// NewStatuses returns the target for the status of objects as they were read.
 func NewStatuses(c *Cluster, objects []client.Object, clock func() time.Time, record RecordFunc) (*Statuses, error) {
 	keyed, err := indexByKey(objects)
 	return &Statuses{cluster: c, objects: keyed, clock: clock, record: record}, err
 }
 
-// Scope is the manager of the fields.
+// Scope names the field manager.
 func (t *Statuses) Scope() string { return "status that " + ownership.StatusManager + " applied" }
 
-// Observe returns, of every status, the fields that we applied.
+// Observe returns every status, reduced to the fields that we applied.
 func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	set := intent.Statuses{}
 	for key, o := range t.objects {
@@ -56,7 +55,7 @@ func (t *Statuses) Observe(context.Context) (intent.Statuses, error) {
 	return set, nil
 }
 
-// appliedStatus is the status that we applied to an object; zero: none.
+// appliedStatus returns the status that we applied to an object, or zero.
 func appliedStatus(o client.Object) (intent.Status, error) {
 	owned, err := appliedFields(o, ownership.StatusManager, "status")
 	if err != nil || len(owned) == 0 {
@@ -70,7 +69,7 @@ func appliedStatus(o client.Object) (intent.Status, error) {
 	return intent.NewStatus(status), nil
 }
 
-// Apply writes statuses. Nothing in them is asked for, so an object that is gone is no failure.
+// Apply writes statuses. A deleted object is not a failure: nothing depends on its status.
 func (t *Statuses) Apply(ctx context.Context,
 	changes []state.Change[intent.ObjectKey, intent.Status],
 ) map[intent.ObjectKey]error {
@@ -84,7 +83,7 @@ func (t *Statuses) Apply(ctx context.Context,
 		}
 		version, err := t.applyStatus(ctx, c, o)
 		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it is gone, or another one by now
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // deleted, or replaced by another object
 		case err != nil:
 			failed[c.Key] = err
 		default:
@@ -125,8 +124,8 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 	return u.GetResourceVersion(), nil
 }
 
-// recordEvents records the news that are worth an Event: not the stages that every object goes through, and not what
-// happens in a namespace that is going, where Kubernetes lets nobody make anything.
+// recordEvents records the changed conditions that are worth an Event: not the stages that every object passes, and
+// nothing in a terminating namespace, where Kubernetes forbids new objects.
 func (t *Statuses) recordEvents(ctx context.Context, o client.Object, news []metav1.Condition) {
 	for _, n := range news {
 		if t.record == nil || intent.IsTransientReason(n.Reason) || t.isTerminating(ctx, o.GetNamespace()) {
@@ -136,13 +135,11 @@ func (t *Statuses) recordEvents(ctx context.Context, o client.Object, news []met
 	}
 }
 
-// isTerminating says whether a namespace is being deleted.
 func (t *Statuses) isTerminating(ctx context.Context, namespace string) bool {
 	ns, err := t.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: namespace})
 	return err == nil && ns.GetDeletionTimestamp() != nil
 }
 
-// readConditions are those that an object has.
 func readConditions(o client.Object) (map[string]metav1.Condition, error) {
 	raw, err := json.Marshal(o)
 	if err != nil {
@@ -163,8 +160,8 @@ func readConditions(o client.Object) (map[string]metav1.Condition, error) {
 	return out, nil
 }
 
-// setTransitionTimes gives every condition of a status the time since when it has been so, and returns those that are
-// news.
+// setTransitionTimes sets lastTransitionTime in every condition of a status, and returns the conditions whose status or
+// reason changed.
 func setTransitionTimes(status map[string]any, before map[string]metav1.Condition,
 	now metav1.Time,
 ) (news []metav1.Condition) {

@@ -8,8 +8,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// versionCache remembers what was read out of objects, by their version: to find the fields that we applied costs much
-// more than to see that nothing has changed. An object that is gone is forgotten.
+// versionCache caches values read from objects by resourceVersion: extracting the fields that we applied costs much
+// more than seeing that nothing changed. Entries of deleted objects are evicted.
 type versionCache[T any] struct {
 	mu      sync.Mutex
 	entries map[intent.ObjectKey]versionedValue[T]
@@ -20,8 +20,8 @@ type versionedValue[T any] struct {
 	value        T
 }
 
-// getOrRead is what read returns for an object, which is called once for each version. An object without a version is
-// not remembered.
+// getOrRead returns the cached value for the version of an object, or calls read. Objects without a version are not
+// cached.
 func (m *versionCache[T]) getOrRead(key intent.ObjectKey, o client.Object, read func() (T, error)) (T, error) {
 	uid, version := string(o.GetUID()), o.GetResourceVersion()
 	m.mu.Lock()

@@ -10,8 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// What is read out of an object is read again for another version, for another object of its name, and after it was
-// gone.
+// A value is read again for another version, for another object of the same name, and after the object was deleted.
 func TestMemoKnowsVersions(t *testing.T) {
 	var m versionCache[int]
 	reads := 0

@@ -15,29 +15,29 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// sharedLists are the lists of a Vpc's spec that we share with others. To the API server each is one value: there is no
-// way to apply an element.
+// sharedLists are the lists in the spec of a Vpc that we share with others. The API server treats each as one value, so
+// a single entry cannot be applied.
 var sharedLists = []intent.VpcList{intent.ExternalSubnets, intent.StaticRoutes, intent.PolicyRoutes}
 
-// VpcEntries is our elements of the lists of one Vpc.
+// VpcEntries is the target for our entries in the lists of one Vpc.
 type VpcEntries struct {
 	cluster *Cluster
 	vpc     string
-	// attachedSubnets are the external subnets whose connection to the Vpc is ours to make and to end.
+	// attachedSubnets are the external subnets that we connect to and disconnect from the Vpc.
 	attachedSubnets map[string]bool
 }
 
-// NewVpcEntries is our elements of a Vpc.
+// NewVpcEntries returns the target for our entries of a Vpc.
 func NewVpcEntries(c *Cluster, vpc string, attached map[string]bool) *VpcEntries {
 	return &VpcEntries{cluster: c, vpc: vpc, attachedSubnets: attached}
 }
 
-// Scope is which elements are ours.
+// Scope describes which entries are ours.
 func (t *VpcEntries) Scope() string {
-	return fmt.Sprintf("policies in our priority bands, default routes and external networks of Vpc %s", t.vpc)
+	return fmt.Sprintf("router policies in our priority bands, default routes and external subnets of Vpc %s", t.vpc)
 }
 
-// Observe returns our elements. A Vpc that does not exist has none.
+// Observe returns our entries. A Vpc that does not exist has none.
 func (t *VpcEntries) Observe(ctx context.Context) (intent.VpcEntries, error) {
 	object, err := t.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: t.vpc})
 	if apierrors.IsNotFound(err) {
@@ -49,7 +49,7 @@ func (t *VpcEntries) Observe(ctx context.Context) (intent.VpcEntries, error) {
 	return t.ownEntries(object.(*Vpc).Spec), nil
 }
 
-// ownEntries is our elements of a spec.
+// ownEntries returns our entries of a spec.
 func (t *VpcEntries) ownEntries(spec kubeovn.VpcSpec) intent.VpcEntries {
 	set := intent.VpcEntries{}
 	for _, subnet := range spec.ExtraExternalSubnets {
@@ -61,7 +61,7 @@ func (t *VpcEntries) ownEntries(spec kubeovn.VpcSpec) intent.VpcEntries {
 		set[key] = state.Entry[intent.VpcEntry]{Value: connected}
 	}
 	for _, route := range spec.StaticRoutes {
-		if t.vpc != kubeovn.ManagementVpc { // there the operator has the default route
+		if t.vpc != kubeovn.ManagementVpc { // in the management VPC, the operator sets the default route
 			t.addEntry(set, intent.StaticRoutes, routeEntry(route))
 		}
 	}
@@ -73,10 +73,10 @@ func (t *VpcEntries) ownEntries(spec kubeovn.VpcSpec) intent.VpcEntries {
 	return set
 }
 
-// listEntry is an element with what makes it unique in its list. It has no id when it is not ours.
+// listEntry is an entry with its unique ID in the list. An entry that is not ours has no ID.
 type listEntry struct{ id, content string }
 
-// addEntry adds an element. Two with one id are something else than what anybody can want, so both are shown.
+// addEntry adds an entry. Two entries with the same ID are never wanted, so the observed content shows both.
 func (t *VpcEntries) addEntry(set intent.VpcEntries, list intent.VpcList, e listEntry) {
 	if e.id == "" {
 		return
@@ -90,8 +90,8 @@ func (t *VpcEntries) addEntry(set intent.VpcEntries, list intent.VpcList, e list
 
 func subnetEntry(subnet string) listEntry { return listEntry{subnet, intent.CanonicalJSON(subnet)} }
 
-// routeEntry knows default routes of the main table. Kube-OVN writes every field of a route, also the empty ones, and
-// fills in the policy: the normal form has neither.
+// routeEntry recognizes default routes of the main table. Kube-OVN writes every field of a route, even empty ones, and
+// sets the policy; the normal form omits empty fields and always has the policy.
 func routeEntry(r kubeovn.StaticRoute) listEntry {
 	prefix, err := netip.ParsePrefix(r.CIDR)
 	if err != nil || prefix.Bits() != 0 || r.RouteTable != "" {
@@ -104,7 +104,7 @@ func routeEntry(r kubeovn.StaticRoute) listEntry {
 	return listEntry{r.CIDR, intent.CanonicalJSON(r)}
 }
 
-// policyEntry is a policy without what Kube-OVN fills in.
+// policyEntry returns a policy without the fields that Kube-OVN fills in.
 func policyEntry(p kubeovn.PolicyRoute) listEntry {
 	element := map[string]any{"priority": p.Priority, "match": p.Match, "action": p.Action}
 	if p.NextHopIP != "" {
@@ -113,7 +113,7 @@ func policyEntry(p kubeovn.PolicyRoute) listEntry {
 	return listEntry{strconv.Itoa(p.Priority) + " " + p.Match, intent.CanonicalJSON(element)}
 }
 
-// parseEntry is an element as the API server has it.
+// parseEntry parses an entry as the API server returns it.
 func parseEntry(list intent.VpcList, item any) (listEntry, error) {
 	raw, err := json.Marshal(item)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// maxAttempts is how often a write is tried when somebody else writes to the same object in between.
+// maxAttempts is how often a write is tried when it conflicts with writes by others.
 const maxAttempts = 5
 
 type entryChange = state.Change[intent.VpcEntryKey, intent.VpcEntry]
 
-// Apply carries all changes out in one write, so they fail together.
+// Apply makes all changes in one write, so they fail together.
 func (t *VpcEntries) Apply(ctx context.Context, changes []entryChange) map[intent.VpcEntryKey]error {
 	failed := map[intent.VpcEntryKey]error{}
 	m, err := t.rewriteLists(ctx, changes)
@@ -30,14 +30,14 @@ func (t *VpcEntries) Apply(ctx context.Context, changes []entryChange) map[inten
 	}
 	for _, c := range changes {
 		if apierrors.IsNotFound(err) && c.IsRemoval() {
-			continue // it went with the Vpc
+			continue // deleted with the Vpc
 		}
 		failed[c.Key] = err
 	}
 	return failed
 }
 
-// rewriteLists reads the lists, changes them and writes them back on condition that nobody wrote to the Vpc in between.
+// rewriteLists reads the lists, changes them and writes them back if nobody wrote to the Vpc in between.
 func (t *VpcEntries) rewriteLists(ctx context.Context, changes []entryChange) (m pendingWrite, err error) {
 	for range maxAttempts {
 		vpc := &unstructured.Unstructured{}
@@ -60,13 +60,13 @@ func (t *VpcEntries) rewriteLists(ctx context.Context, changes []entryChange) (m
 			}, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return pendingWrite{}, fmt.Errorf("write Vpc %s: %w", t.vpc, err)
+			return pendingWrite{}, fmt.Errorf("update Vpc %s: %w", t.vpc, err)
 		}
 	}
-	return pendingWrite{}, fmt.Errorf("write Vpc %s: others wrote to it %d times in between", t.vpc, maxAttempts)
+	return pendingWrite{}, fmt.Errorf("update Vpc %s: giving up after %d write conflicts", t.vpc, maxAttempts)
 }
 
-// buildPatch is the lists that change, as a whole: nil if none does.
+// buildPatch returns a patch with every list that changes, in full, or nil if none changes.
 func (t *VpcEntries) buildPatch(vpc *unstructured.Unstructured, changes []entryChange) ([]byte, error) {
 	spec := map[string]any{}
 	for _, list := range sharedLists {
@@ -81,7 +81,7 @@ func (t *VpcEntries) buildPatch(vpc *unstructured.Unstructured, changes []entryC
 		if !changed {
 			continue
 		}
-		spec[string(list)] = nil // an empty list is as good as none
+		spec[string(list)] = nil // an empty list is removed
 		if len(next) > 0 {
 			spec[string(list)] = next
 		}
@@ -100,7 +100,7 @@ func (t *VpcEntries) buildPatch(vpc *unstructured.Unstructured, changes []entryC
 	})
 }
 
-// editList is a list after the changes to it. What they do not name keeps its place and is passed on as it was read.
+// editList applies the changes to a list. Other entries keep their position and content.
 func editList(list intent.VpcList, items []any, changes []entryChange) (next []any, changed bool, err error) {
 	wanted := map[string]entryChange{}
 	for _, c := range changes {
@@ -137,5 +137,5 @@ func editList(list intent.VpcList, items []any, changes []entryChange) (next []a
 	return next, changed, nil
 }
 
-// entryValue is an element as it is written: its content is JSON already.
+// entryValue returns an entry as it is written: its content is already JSON.
 func entryValue(e intent.VpcEntry) any { return json.RawMessage(e.Content) }

@@ -13,7 +13,7 @@ import (
 
 var gatewayAddr = netip.MustParseAddr("198.51.100.1")
 
-// parseList is a list as the API server has it.
+// parseList parses a list as the API server returns it.
 func parseList(t *testing.T, text string) []any {
 	t.Helper()
 	var out []any
@@ -75,7 +75,7 @@ func TestElementsOfOthersAreNotOurs(t *testing.T) {
 	}
 }
 
-// On Kube-OVN's own VPC the operator has routes and policies.
+// In Kube-OVN's default VPC, the operator owns routes and policies.
 func TestElementsByVpc(t *testing.T) {
 	spec := kubeovn.VpcSpec{
 		StaticRoutes: []kubeovn.StaticRoute{{CIDR: "0.0.0.0/0", NextHopIP: "10.0.0.9"}},
@@ -130,7 +130,7 @@ func TestEditThatChangesNothingIsNoWrite(t *testing.T) {
 	}
 }
 
-// Kube-OVN sets one and then the other of two routes to one prefix, for ever.
+// With two routes to one prefix, Kube-OVN alternates between them forever.
 func TestSecondDefaultRouteGoes(t *testing.T) {
 	before := parseList(t, `[{"cidr":"0.0.0.0/0","nextHopIP":"203.0.113.1"},{"cidr":"10.1.0.0/16","nextHopIP":"10.0.0.9"},
 		{"cidr":"0.0.0.0/0","nextHopIP":"198.51.100.1"}]`)

@@ -22,14 +22,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// eventMapper maps what happens to objects to the shards that it matters to.
+// eventMapper maps object events to the shards that they affect.
 type eventMapper struct {
 	cluster *Cluster
 	enqueue func(shard string)
 }
 
-// Watch asks for the shards that an event touches, and says of what kind of object it is. Until the cache is synced,
-// every object is an event.
+// Watch calls ask with every shard that an event affects and the kind of the object. Until the cache is synced, every
+// object is an event.
 func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
@@ -74,10 +74,10 @@ func (w *eventMapper) eventHandler(ctx context.Context) toolscache.ResourceEvent
 	}
 }
 
-// handleChange asks for the shards that an object had a say in, or has now.
+// handleChange enqueues the shards that the object affected before the event, or affects now.
 func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	if was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
-		return // the cache's own look through everything
+		return // a resync of the informer
 	}
 	w.cluster.progress.recordFinished(was, is)
 	if is == nil {
@@ -117,15 +117,15 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	}
 }
 
-// handleProject asks for the shard of a Project and, when it comes or goes, for that of the namespace that it is in:
-// with its first Project that becomes a tenant's.
-func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, comesOrGoes bool) {
+// handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of
+// the Project's namespace: the first Project turns that namespace into an organization.
+func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, createdOrDeleted bool) {
 	w.enqueue(snapshot.ProjectShard(o.Namespace, o.Name))
-	w.enqueueRefusedByQuota(ctx) // its own quota is a part of its organization's
-	if comesOrGoes || o.DeletionTimestamp != nil {
+	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
+	if createdOrDeleted || o.DeletionTimestamp != nil {
 		w.enqueueEgress(ctx)
 	}
-	if comesOrGoes {
+	if createdOrDeleted {
 		w.enqueueOrganization(ctx, o.Namespace, false)
 		w.enqueue(o.Namespace)
 		w.enqueue(kubeovn.ManagementVpc)
@@ -133,7 +133,7 @@ func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, co
 	}
 }
 
-// handleNetwork asks for the networks and, when one comes, goes or is another, for everybody.
+// handleNetwork enqueues the networks shard. It enqueues all shards when a network is created, deleted or changed.
 func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) {
 	w.enqueue(NetworksShard)
 	w.enqueue(ownership.NodesShard)
@@ -142,7 +142,7 @@ func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) 
 	}
 }
 
-// handleRouterPortEIp asks for the shard of a router whose port an address is for: Kube-OVN makes such addresses too,
+// handleRouterPortEIp enqueues the shard of the router whose port an OvnEip is for. Kube-OVN creates such OvnEips too,
 // without our labels.
 func (w *eventMapper) handleRouterPortEIp(ctx context.Context, o *OvnEip) {
 	if router, isPorts := kubeovn.VpcOfRouterPort(o.Name, o.Spec.ExternalSubnet); isPorts {
@@ -150,28 +150,28 @@ func (w *eventMapper) handleRouterPortEIp(ctx context.Context, o *OvnEip) {
 	}
 }
 
-// enqueueAllShards asks for every project's shard, and for the management VPC.
+// enqueueAllShards enqueues the shards of all projects, the management VPC and the egress addresses.
 func (w *eventMapper) enqueueAllShards(ctx context.Context) {
 	w.enqueue(kubeovn.ManagementVpc)
 	w.enqueueEgress(ctx)
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
-		return // the cache is not there yet; everything is an event then
+		return // the cache is not synced yet; every object will be an event
 	}
 	for i := range projects.Items {
 		w.enqueue(snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name))
 	}
 }
 
-// enqueueIfProject asks for a shard that a Project wants: its namespace may have been somebody else's.
+// enqueueIfProject enqueues a shard if a Project exists for it. Its namespace may have belonged to someone else before.
 func (w *eventMapper) enqueueIfProject(ctx context.Context, name string) {
 	if w.cluster.hasProject(ctx, name) {
 		w.enqueue(name)
 	}
 }
 
-// handleFIpTarget asks for the shard of a pod or VM that a FIp names, or of a pod that a health check may ask, when its
-// addresses or its end have changed.
+// handleFIpTarget enqueues the shard of a pod or VM that a FIp refers to, or of a pod that a health check may probe,
+// when its addresses or its phase changed.
 func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -198,8 +198,8 @@ func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object
 	}
 }
 
-// enqueueEndpointShards asks for the shards in which endpoints count by the addresses of pods: where backends are
-// checked and, in the management VPC, load balancers and what leaves by nodes.
+// enqueueEndpointShards enqueues the shards where pod addresses decide about endpoints: namespaces with health checks
+// and, in the management VPC, namespaces with load balancers, including the egress of these Services through nodes.
 func (w *eventMapper) enqueueEndpointShards(ctx context.Context, namespace string) {
 	var services corev1.ServiceList
 	if err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace),
@@ -218,7 +218,7 @@ func (w *eventMapper) enqueueEndpointShards(ctx context.Context, namespace strin
 	}
 }
 
-// handleWorkload asks for the shard of what addresses lead to, and of where that runs.
+// handleWorkload enqueues the shards that depend on a namespace, node, pod, VM, Service or its endpoints.
 func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object) {
 	for _, object := range []client.Object{was, is} {
 		switch o := object.(type) {
@@ -235,7 +235,7 @@ func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object)
 		case *corev1.Service:
 			w.handleServiceAddresses(ctx, was, is)
 			w.handleServiceEgress(ctx, was, is)
-			if isLoadBalancer(o) && !isSameService(was, is) { // or did
+			if isLoadBalancer(o) && !isSameService(was, is) { // it is a load balancer, or was one
 				w.enqueueNamespace(ctx, o.Namespace)
 			}
 		case *discoveryv1.EndpointSlice:
@@ -251,7 +251,7 @@ func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object)
 	}
 }
 
-// handleEndpoints asks for the shard of endpoints behind a load balancer.
+// handleEndpoints enqueues the shard of the endpoints of a load balancer.
 func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.EndpointSlice) {
 	s, err := w.cluster.readObject(ctx, intent.ObjectKey{
 		Kind:      intent.Service,
@@ -264,12 +264,12 @@ func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.Endpoi
 	}
 }
 
-// enqueueNamespace asks for the shard that decides about what is in a namespace.
+// enqueueNamespace enqueues the shard that decides about the objects in a namespace.
 func (w *eventMapper) enqueueNamespace(ctx context.Context, namespace string) {
 	w.enqueue(w.cluster.shardOfNamespace(ctx, namespace))
 }
 
-// readTargetState is what a FIp depends on in a pod or VM.
+// readTargetState returns the fields of a pod or VM that a FIp depends on.
 func readTargetState(o client.Object) any {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -281,8 +281,8 @@ func readTargetState(o client.Object) any {
 	}
 }
 
-// handleSubnet asks for everybody when an external subnet comes, goes, changes or has addresses again after it had
-// none. How many it has does not matter otherwise, and changes with every address that is given.
+// handleSubnet enqueues all shards when an external subnet is created, deleted or changed, or has free addresses again
+// after it had none. The exact number of free addresses does not matter; it changes with every assigned address.
 func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	matters := func(o client.Object) any {
 		s, ok := o.(*Subnet)
@@ -298,14 +298,14 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 		w.enqueue(NetworksShard)
 	}
 	if is != nil && is.GetName() == kubeovn.ManagementSubnet && w.cluster.isShardInUse(ctx, kubeovn.ManagementVpc) {
-		w.enqueue(kubeovn.ManagementVpc) // a pod may have got the address of a leg
+		w.enqueue(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(allowedNamespaces(was), allowedNamespaces(is)) {
 		w.enqueueAllShards(ctx)
 	}
 }
 
-// allowedNamespaces are the namespaces that an operator lets be on a Subnet. Those of our own do not change.
+// allowedNamespaces returns the namespaces that an operator allows on a Subnet. Those of our own Subnets do not change.
 func allowedNamespaces(o client.Object) []string {
 	if s, ok := o.(*Subnet); ok && s != nil && ownerShard(s) == "" {
 		return s.Spec.Namespaces
@@ -313,7 +313,7 @@ func allowedNamespaces(o client.Object) []string {
 	return nil
 }
 
-// handleReleasedAddress asks for the shards that want an address which nobody has any more.
+// handleReleasedAddress enqueues the shards that want an address that was just released.
 func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.Object) {
 	if was == nil || is != nil {
 		return
@@ -321,7 +321,7 @@ func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.
 	gone := was.(*OvnEip)
 	address := cmp.Or(gone.Status.V4Ip, gone.Spec.V4Ip)
 	if address == "" {
-		return // every EIp that asks for no address would be found
+		return // the empty address would match every EIp that requests none
 	}
 	w.enqueueEgress(ctx)
 	var eips kubedcv1.EIpList

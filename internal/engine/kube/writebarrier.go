@@ -16,19 +16,18 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// cacheSyncTimeout is how long a target waits for the cache to show what it wrote. A cache that is later than that
-// costs a needless write and nothing else.
+// cacheSyncTimeout is how long a target waits for the cache to show its writes. If the cache takes longer, the only
+// cost is an unnecessary write.
 const cacheSyncTimeout = time.Second
 
-// writeBarrier tells when a cache shows what was written, so that the next look at the cache does not find it missing
-// and write it again.
+// writeBarrier detects when the cache shows a write, so that the next run does not miss it and write again.
 type writeBarrier struct {
 	mu      sync.Mutex
 	waiters map[intent.ObjectKey]chan struct{} // closed at the next event of the object
 }
 
-// pendingWrite is what the cache has to show: a version of an object, or with none, that the one with this UID is
-// deleted or being deleted.
+// pendingWrite is what the cache has to show: a version of an object or, without a version, that the object with this
+// UID is deleted or terminating.
 type pendingWrite struct {
 	key     intent.ObjectKey
 	version string
@@ -82,7 +81,7 @@ func (e *writeBarrier) nextEvent(key intent.ObjectKey) <-chan struct{} {
 	return e.waiters[key]
 }
 
-// waitForCache waits until the cache shows what was written, or patience ends.
+// waitForCache waits until the cache shows the writes, at most cacheSyncTimeout.
 func (c *Cluster) waitForCache(ctx context.Context, marks []pendingWrite) {
 	if c.barrier == nil {
 		return
@@ -96,10 +95,9 @@ func (c *Cluster) waitForCache(ctx context.Context, marks []pendingWrite) {
 	}
 }
 
-// awaitNextEvent waits for the next event of an object that the cache does not show as it should.
 func (c *Cluster) awaitNextEvent(ctx context.Context, m pendingWrite) {
 	next := c.barrier.nextEvent(m.key)
-	if c.cacheShows(ctx, m) { // since the last look, and its event was not waited for
+	if c.cacheShows(ctx, m) { // the event arrived before nextEvent was called
 		return
 	}
 	select {
@@ -115,7 +113,7 @@ func (c *Cluster) cacheShows(ctx context.Context, m pendingWrite) bool {
 			(err == nil && (object.GetDeletionTimestamp() != nil || object.GetUID() != m.uid))
 	}
 	if err != nil {
-		return !apierrors.IsNotFound(err) // can't be read: waiting does not help
+		return !apierrors.IsNotFound(err) // not readable: waiting does not help
 	}
 	order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), m.version)
 	return err != nil || order >= 0

@@ -18,7 +18,7 @@ import (
 type laggingCache struct {
 	client.Reader
 	vpc   atomic.Pointer[Vpc]
-	reads chan struct{} // one for each look, as long as somebody reads
+	reads chan struct{} // one for each read, while someone receives
 }
 
 func (l *laggingCache) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {

@@ -141,7 +141,7 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	want := wantedFor(shard).withObject(intent.Vpc, "", shard, kubeovn.VpcSpec{Namespaces: []string{shard}}).set
 	failed := target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
 	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil ||
-		!strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+		!strings.Contains(err.Error(), "Vpc taken exists and is not managed by Sallyport") {
 		t.Errorf("got %v", failed)
 	}
 	after, err := readWrittenFields(t.Context(), c, vpc)
@@ -159,7 +159,7 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	}
 	failed = target.Apply(t.Context(), state.Diff(want, observeTarget(t, target)))
 	if err := failed[intent.ObjectKey{Kind: intent.Vpc, Name: shard}]; err == nil ||
-		!strings.Contains(err.Error(), "Vpc taken exists and is not ours") {
+		!strings.Contains(err.Error(), "Vpc taken exists and is not managed by Sallyport") {
 		t.Errorf("labels of others make an object ours: %v", failed)
 	}
 	body := fmt.Sprintf(`{"apiVersion":"kubeovn.io/v1","kind":"Vpc","metadata":{"name":"%s","labels":%s}}`, shard,

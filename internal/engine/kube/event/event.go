@@ -1,5 +1,5 @@
-// Package event is Events on objects, a bounded number of them: whoever changes his objects all the time must not fill
-// the API server.
+// Package event is a recorder of Events with a rate limit: a user who changes objects all the time must not fill the
+// API server.
 package event
 
 import (
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How many Events an object, and all objects of a namespace together, may have at once, and after what time one more.
-// What comes beyond that is dropped: the conditions of an object say how it is.
+// Burst and refill interval of Events for one object, and for all objects of a namespace together. Events beyond the
+// limit are dropped: the conditions of the object still show its state.
 const (
 	objectBurst          = 25
 	objectRefillEvery    = 5 * time.Minute
@@ -21,7 +21,7 @@ const (
 	namespaceRefillEvery = time.Second
 )
 
-// maxBuckets is how many budgets are remembered before those that are full again are forgotten.
+// maxBuckets is how many buckets are kept before full ones are dropped.
 const maxBuckets = 10_000
 
 // Recorder records Events.
@@ -34,20 +34,20 @@ type Recorder struct {
 	buckets map[string]tokenBucket
 }
 
-// tokenBucket is how much has been spent of a number of Events; it comes back with time.
+// tokenBucket counts used tokens; they are refilled over time.
 type tokenBucket struct {
 	used        float64
 	updatedAt   time.Time
 	refillEvery time.Duration
 }
 
-// New is a recorder of Events on objects of a scheme.
+// New returns a recorder of Events on objects of a scheme.
 func New(to events.EventRecorder, scheme *runtime.Scheme, clock func() time.Time) *Recorder {
 	return &Recorder{sink: to, scheme: scheme, clock: clock, buckets: map[string]tokenBucket{}}
 }
 
-// Record records an Event. The same reason on the same object again is one Event that counts: so the version of the
-// object is not part of it.
+// Record records an Event. A repeated reason on the same object increases the count of one Event, so the reference does
+// not include the version of the object.
 func (r *Recorder) Record(about client.Object, kind, reason, action, message string) {
 	ref, err := reference.GetReference(r.scheme, about)
 	if err != nil || !r.allowEvent(ref.Namespace, string(ref.UID)) {
@@ -57,8 +57,8 @@ func (r *Recorder) Record(about client.Object, kind, reason, action, message str
 	r.sink.Eventf(ref, nil, kind, reason, action, "%s", message)
 }
 
-// allowEvent spends one Event of an object's and of its namespace's budget, or says that there is none. One that its
-// object can't have costs its namespace nothing.
+// allowEvent takes one token from the buckets of the object and of its namespace, or reports that there is none. An
+// Event over the limit of its object does not count against the namespace.
 func (r *Recorder) allowEvent(namespace, uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *Recorder) takeToken(key string, most float64, every time.Duration) bool
 	return allowed
 }
 
-// dropFullBuckets forgets budgets of which nothing is spent any more, and all of them where that is none.
+// dropFullBuckets drops buckets that are full again or, if there are too few of those, all buckets of objects.
 func (r *Recorder) dropFullBuckets() {
 	now := r.clock()
 	for key, b := range r.buckets {
@@ -92,7 +92,7 @@ func (r *Recorder) dropFullBuckets() {
 	}
 	if len(r.buckets) >= maxBuckets {
 		for key, b := range r.buckets {
-			if b.refillEvery == objectRefillEvery { // those of namespaces still hold
+			if b.refillEvery == objectRefillEvery { // keep the buckets of namespaces
 				delete(r.buckets, key)
 			}
 		}

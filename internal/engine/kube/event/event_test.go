@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// newTestRecorder is a recorder and a way to count the Event objects that it made. The time is one's own.
+// newTestRecorder returns a recorder with a settable clock, and a function that counts the Event objects it created.
 func newTestRecorder(t *testing.T, now *time.Time) (r *Recorder, list func() []eventsv1.Event) {
 	t.Helper()
 	api := fake.NewClientset()
@@ -27,7 +27,7 @@ func newTestRecorder(t *testing.T, now *time.Time) (r *Recorder, list func() []e
 	return r, func() []eventsv1.Event {
 		t.Helper()
 		var last int
-		for { // they are written in the background: until nothing more comes
+		for { // Events are written in the background: wait until there are no more
 			<-time.After(200 * time.Millisecond)
 			got, err := api.EventsV1().Events("").List(t.Context(), metav1.ListOptions{})
 			if err != nil {
@@ -50,13 +50,13 @@ func newService(name, version string) *corev1.Service {
 	}}
 }
 
-// A tenant who patches an object to and fro (L9: 150 patches were 147 Events) gets one Event for each reason, which
-// counts.
+// A tenant who changes an object back and forth (L9: 150 patches created 147 Events) gets one Event for each reason,
+// with a count.
 func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
 	now := time.Now()
 	r, list := newTestRecorder(t, &now)
 	for i := range 150 {
-		now = now.Add(10 * time.Minute) // so that the budget is not what stops it
+		now = now.Add(10 * time.Minute) // so that the rate limit is not the reason
 		r.Record(newService("web", fmt.Sprint(i)), "Warning", []string{"PortTaken", "Ready"}[i%2], "Reconcile",
 			"a message")
 	}
@@ -65,8 +65,8 @@ func TestPatchesToAndFroAreOneEventEach(t *testing.T) {
 	}
 }
 
-// Reasons that differ each time, and objects that are made anew each time, run out of budget; another namespace's do
-// not, and time gives more.
+// Reasons that differ each time, and objects that are created anew each time, exceed the limit. Other namespaces are
+// not affected, and the limit refills over time.
 func TestBudgets(t *testing.T) {
 	now := time.Now()
 	r, list := newTestRecorder(t, &now)
@@ -89,7 +89,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded, and a namespace that has spent its budget does not get it back by making objects.
+// The number of buckets is bounded, and a namespace that exceeded its limit cannot reset it by creating objects.
 func TestBudgetsAreForgotten(t *testing.T) {
 	now := time.Now()
 	r, _ := newTestRecorder(t, &now)
