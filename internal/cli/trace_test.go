@@ -39,7 +39,7 @@ func TestTraceTells(t *testing.T) {
 		{
 			"a port that it has not", "203.0.113.9 100.65.0.103:25", 1,
 			[]string{
-				"Dropped: nobody is behind port 25/tcp of 100.65.0.103",
+				"Dropped: no load balancer or NAT entry serves port 25/tcp of 100.65.0.103",
 				"\nCause: NoSuchPort Service acme-prod/web\n  → ",
 			},
 		},
@@ -93,7 +93,7 @@ func TestTraceAsData(t *testing.T) {
 func TestTraceMistyped(t *testing.T) {
 	for args, says := range map[string]string{
 		"100.65.0.103:443":                           "give a client and an address with a port; or --from pod/NAME and an address",
-		"203.0.113.9 100.65.0.103":                   "such as 100.65.0.103:443",
+		"203.0.113.9 100.65.0.103":                   "write it as 100.65.0.103:443",
 		"--from pod/web-0 192.0.2.1:443":             "in which namespace is pod web-0? Give -n",
 		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from give one address",
 		"203.0.113.9 100.65.0.103:443 --live":        "it does not go with --survey",
