@@ -178,7 +178,7 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 	return continuePipeline()
 }
 
-// lsInStateful writes the connection down, as rules asked for it.
+// lsInStateful commits the connection if ACLs require it.
 func (c *switchPipeline) lsInStateful() (transition, bool) {
 	if c.commitNeeded && c.pkt.Tracked {
 		c.commitConnection("port "+c.inport.Name, &c.pkt, c.ctLabel)
@@ -187,7 +187,7 @@ func (c *switchPipeline) lsInStateful() (transition, bool) {
 	return continuePipeline()
 }
 
-// lsInL2Lkup looks for the port with the MAC address that the packet is for.
+// lsInL2Lkup finds the egress port by the destination MAC address.
 func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 	if c.outport != nil {
 		return continuePipeline()

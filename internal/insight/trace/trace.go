@@ -26,7 +26,7 @@ type Query struct {
 	// Server is the destination. Protocol is tcp, udp, sctp or icmp.
 	Server   netip.AddrPort `json:"server"`
 	Protocol string         `json:"protocol"`
-	// Size is the size of the largest packets in bytes; 0 means small packets.
+	// Size is the size of the largest packets in bytes; 0 means small packets. It has no effect yet.
 	Size int `json:"size,omitempty"`
 }
 
