@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checkAddressPools finds networks that have few addresses left, or none.
+// checkAddressPools finds networks with few free addresses, or none.
 func (p *checker) checkAddressPools() {
 	for _, n := range p.Cluster.Networks {
 		about := []state.Ref{n.Ref}
@@ -35,20 +35,20 @@ func (p *checker) checkAddressPools() {
 	}
 }
 
-// addressClaim is something in OVN that has an external address.
+// addressClaim is a row in OVN that has an external address.
 type addressClaim struct {
 	address      netip.Addr
 	router       *logical.Router
 	description  string
 	owner        state.Ref
-	allPorts     bool           // it takes all ports
-	port         netip.AddrPort // that it takes
+	allPorts     bool           // it uses all ports
+	port         netip.AddrPort // the only port it uses
 	protocol     string         // of the port
-	mac          string         // that answers for it; empty: that of the router's port
-	localARPOnly bool           // OVN answers only who has an address of the same network, and nodes ask without one
+	mac          string         // the MAC address that answers for it; empty: that of the router port
+	localARPOnly bool           // OVN only answers requests with a source in the network; nodes send them without one
 }
 
-// collectAddressClaims are everything in OVN that has an external address, by address.
+// collectAddressClaims returns everything in OVN that has an external address, by address.
 func (p *checker) collectAddressClaims() map[netip.Addr][]addressClaim {
 	out := map[netip.Addr][]addressClaim{}
 	for i := range p.Logical.Routers {
@@ -61,7 +61,7 @@ func (p *checker) collectAddressClaims() map[netip.Addr][]addressClaim {
 	return out
 }
 
-// routerAddressClaims are the addresses of a router.
+// routerAddressClaims returns the addresses of a router.
 func routerAddressClaims(r *logical.Router) (out []addressClaim) {
 	for _, port := range r.Ports {
 		for _, n := range port.Networks {
@@ -93,7 +93,7 @@ func routerAddressClaims(r *logical.Router) (out []addressClaim) {
 	return out
 }
 
-// checkAddressClashes finds external addresses that two things have.
+// checkAddressClashes finds external addresses that are assigned twice.
 func (p *checker) checkAddressClashes() {
 	if p.isUnreadable(clusterstate.Northbound) {
 		return
@@ -112,15 +112,15 @@ func (p *checker) checkAddressClashes() {
 	for _, e := range p.Cluster.EIps {
 		if s := p.Cluster.ExternalSubnetAt(e.Address); s != nil && slices.Contains(s.Gateways, e.Address) {
 			p.report(AddressClash, uniqueRefs(append([]state.Ref{e.Ref}, p.externalSubnetRefs(s)...)...),
-				"%s has %s, which is the gateway of network %s", e.Ref,
+				"%s has address %s, which is the gateway of network %s", e.Ref,
 				e.Address, s.Network)
 		}
 	}
 	p.checkNodeAddressClashes(claims)
 }
 
-// claimsCollide says whether two things can't have one address: on two routers never, on one when both take the same
-// port.
+// claimsCollide reports whether two claims on one address conflict: always on two routers, on one router if both use
+// the same port.
 func claimsCollide(a, b addressClaim) bool {
 	switch {
 	case a.router != b.router:
@@ -136,25 +136,26 @@ func claimsCollide(a, b addressClaim) bool {
 func (p *checker) reportAddressClash(address netip.Addr, a, b addressClaim) {
 	about := slices.Concat(p.objectsWithAddress(address), []state.Ref{a.owner, b.owner},
 		p.projectsOfShard(a.router.Name), p.projectsOfShard(b.router.Name))
-	p.report(AddressClash, uniqueRefs(about...), "%s is had by %s on router %s and by %s on router %s", address,
-		a.description, a.router.Name, b.description, b.router.Name)
+	p.report(AddressClash, uniqueRefs(about...),
+		"%s is assigned twice: to %s on router %s and to %s on router %s",
+		address, a.description, a.router.Name, b.description, b.router.Name)
 }
 
-// checkNodeAddressClashes finds external addresses that a node has as well.
+// checkNodeAddressClashes finds external addresses that are also assigned to a node.
 func (p *checker) checkNodeAddressClashes(claims map[netip.Addr][]addressClaim) {
 	for _, n := range p.Cluster.Nodes {
 		for _, a := range n.Addresses {
 			if len(claims[a]) > 0 {
 				c := claims[a][0]
 				p.report(AddressClash, uniqueRefs(append(p.objectsWithAddress(a), n.Ref, c.owner)...),
-					"%s is had by node %s and by %s on router %s", a, n.Name,
+					"%s is assigned twice: to node %s and to %s on router %s", a, n.Name,
 					c.description, c.router.Name)
 			}
 		}
 	}
 }
 
-// checkPrefixOverlaps finds prefixes that overlap where they must not.
+// checkPrefixOverlaps finds overlapping prefixes that have to be distinct.
 func (p *checker) checkPrefixOverlaps() {
 	for i := range p.Cluster.Projects {
 		x := &p.Cluster.Projects[i]
@@ -176,8 +177,8 @@ func (p *checker) checkPrefixOverlaps() {
 	}
 }
 
-// checkProjectPrefix finds what a prefix of a project overlaps with: its pods do not reach hosts there. On networks
-// that it uses, nobody there reaches them either.
+// checkProjectPrefix finds what a prefix of a project overlaps with. The project's pods cannot reach hosts there. If
+// the project uses the external network, hosts on it cannot reach the pods either.
 func (p *checker) checkProjectPrefix(x *clusterstate.Project, prefix netip.Prefix) {
 	mine := []netip.Prefix{prefix}
 	for _, s := range p.externalSubnets() {
@@ -195,26 +196,26 @@ func (p *checker) checkProjectPrefix(x *clusterstate.Project, prefix netip.Prefi
 	for _, s := range p.Cluster.Subnets {
 		if s.Vpc == kubeovn.ManagementVpc && s.Network == "" && prefixesOverlap(mine, s.Prefixes) {
 			p.report(Overlap, []state.Ref{x.Ref, clusterstate.RouterRef(x.Shard), s.Ref},
-				"prefix %s of %s overlaps with %s of Subnet %s of Kube-OVN's own VPC",
+				"prefix %s of %s overlaps with %s of Subnet %s in Kube-OVN's default VPC",
 				prefix, x.Ref, joinPrefixes(s.Prefixes), s.Name).Severity = Warning
 		}
 	}
 	for _, n := range p.Cluster.Nodes {
 		if slices.ContainsFunc(n.Addresses, prefix.Contains) {
 			f := p.report(Overlap, []state.Ref{x.Ref, clusterstate.RouterRef(x.Shard)},
-				"prefix %s of %s has the address of node %s", prefix, x.Ref, n.Name)
+				"prefix %s of %s contains the address of node %s", prefix, x.Ref, n.Name)
 			f.Severity = Warning
 			break
 		}
 	}
 	if prefixesOverlap(mine, p.Cluster.Inside) {
 		p.report(Overlap, []state.Ref{x.Ref, clusterstate.RouterRef(x.Shard)},
-			"prefix %s of %s overlaps with the cluster addresses of Services (%s)",
+			"prefix %s of %s overlaps with the cluster IPs of Services (%s)",
 			prefix, x.Ref, joinPrefixes(p.Cluster.Inside)).Severity = Warning
 	}
 }
 
-// isVPCAttached says whether a VPC is on an external subnet.
+// isVPCAttached reports whether a VPC uses an external subnet.
 func (p *checker) isVPCAttached(vpc, subnet string) bool {
 	return slices.ContainsFunc(p.Cluster.Vpcs, func(v clusterstate.Vpc) bool {
 		return v.Name == vpc && slices.Contains(v.External, subnet)

@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checker is a cluster that is being examined.
+// checker examines one cluster.
 type checker struct {
 	*clusterstate.State
 	now      time.Time // by the clock of the cluster
@@ -26,7 +26,7 @@ type checker struct {
 	networks map[string]*clusterstate.Network
 }
 
-// checks are what is looked at, in this order.
+// checks are all checks, in order. Some look at the findings of earlier ones.
 var checks = []func(*checker){
 	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane,
 	(*checker).checkPropagation, (*checker).checkUnattended,
@@ -42,7 +42,7 @@ var checks = []func(*checker){
 	(*checker).checkConditions,
 }
 
-// CheckCluster is everything that is wrong with a cluster, the worst first.
+// CheckCluster returns all problems of a cluster, the worst first.
 func CheckCluster(s *clusterstate.State) []Finding {
 	p := newChecker(s)
 	for _, check := range checks {
@@ -56,7 +56,7 @@ func CheckCluster(s *clusterstate.State) []Finding {
 	return out
 }
 
-// newChecker makes what the checks look things up in.
+// newChecker builds the indexes that the checks use.
 func newChecker(s *clusterstate.State) *checker {
 	p := &checker{
 		State: s, objects: map[state.Ref]*clusterstate.Object{}, nodes: map[string]*clusterstate.Node{},
@@ -82,7 +82,7 @@ func newChecker(s *clusterstate.State) *checker {
 	return p
 }
 
-// managedObjects are the objects that the controller judges.
+// managedObjects returns the objects for which the controller writes conditions.
 func (p *checker) managedObjects() (out []*clusterstate.Object) {
 	c := &p.Cluster
 	for i := range c.Projects {
@@ -119,11 +119,11 @@ func (p *checker) managedObjects() (out []*clusterstate.Object) {
 	return out
 }
 
-// maxLocalClockSkew is how far the clock here may be from the cluster's before that one counts.
+// maxLocalClockSkew is the difference between the local clock and the cluster's from which the cluster's clock is used.
 const maxLocalClockSkew = time.Minute
 
-// clusterTime is the time in the cluster. Leases are written by its clocks: whoever looks at them from a machine whose
-// own clock is wrong would take the living for dead.
+// clusterTime returns the time according to the cluster's clocks, which also write the leases. A wrong local clock
+// would make live nodes and controllers look dead.
 func (p *checker) clusterTime() time.Time {
 	var newest time.Time
 	for _, n := range p.Cluster.Nodes {
@@ -137,7 +137,7 @@ func (p *checker) clusterTime() time.Time {
 	return newest
 }
 
-// report notes a finding with the severity and the cure of its code.
+// report adds a finding with the severity and the remedy of its code.
 func (p *checker) report(code string, about []state.Ref, format string, args ...any) *Finding {
 	c := codesByName[code]
 	f := &Finding{
@@ -152,12 +152,13 @@ func (p *checker) report(code string, about []state.Ref, format string, args ...
 	return f
 }
 
-// isUnreadable says whether a system could not be read, so that nothing follows from what is not in the survey.
+// isUnreadable reports whether one of the systems could not be read. Then nothing can be concluded from what is missing
+// in the survey.
 func (p *checker) isUnreadable(systems ...string) bool {
 	return slices.ContainsFunc(p.Unread, func(u clusterstate.ReadFailure) bool { return slices.Contains(systems, u.System) })
 }
 
-// nodeOfChassis is the node of a chassis.
+// nodeOfChassis returns the node of a chassis, or nil.
 func (p *checker) nodeOfChassis(chassis string) *clusterstate.Node {
 	for i := range p.Cluster.Nodes {
 		if n := &p.Cluster.Nodes[i]; n.Chassis == chassis {
@@ -170,7 +171,7 @@ func (p *checker) nodeOfChassis(chassis string) *clusterstate.Node {
 	return nil
 }
 
-// chassisOfNode is the chassis of a node, by its annotation or by its name.
+// chassisOfNode returns the chassis of a node, by the node's annotation or by host name, or nil.
 func (p *checker) chassisOfNode(n *clusterstate.Node) *logical.Chassis {
 	if c := p.chassis[n.Chassis]; c != nil {
 		return c
@@ -183,7 +184,7 @@ func (p *checker) chassisOfNode(n *clusterstate.Node) *logical.Chassis {
 	return nil
 }
 
-// externalSubnetRefs is what a finding on an external subnet is about: the subnet, and its network.
+// externalSubnetRefs returns the objects of a finding about an external subnet: the subnet and its network.
 func (p *checker) externalSubnetRefs(s *clusterstate.Subnet) []state.Ref {
 	refs := []state.Ref{s.Ref}
 	if n := p.networks[s.Network]; n != nil && n.Ref != s.Ref {
@@ -192,7 +193,7 @@ func (p *checker) externalSubnetRefs(s *clusterstate.Subnet) []state.Ref {
 	return refs
 }
 
-// objectsWithAddress are the API objects that have an external address.
+// objectsWithAddress returns the API objects that have an external address.
 func (p *checker) objectsWithAddress(a netip.Addr) (refs []state.Ref) {
 	for _, e := range p.Cluster.EIps {
 		if e.Address == a {
@@ -222,12 +223,11 @@ func (p *checker) objectsWithAddress(a netip.Addr) (refs []state.Ref) {
 	return refs
 }
 
-// isPodFinished says whether a pod does not run any more.
 func isPodFinished(pod *clusterstate.Pod) bool {
 	return pod.Phase == "Succeeded" || pod.Phase == "Failed"
 }
 
-// joinLimited are things with commas, at most so many of them.
+// joinLimited joins the sorted, distinct entries with commas, and counts those beyond the limit.
 func joinLimited(list []string, most int) string {
 	list = slices.Compact(slices.Sorted(slices.Values(list)))
 	if len(list) > most {
@@ -236,7 +236,7 @@ func joinLimited(list []string, most int) string {
 	return strings.Join(list, ", ")
 }
 
-// uniqueRefs is refs without repetitions, in order.
+// uniqueRefs removes empty and repeated refs, and keeps the order.
 func uniqueRefs(refs ...state.Ref) (out []state.Ref) {
 	for _, r := range refs {
 		if r != (state.Ref{}) && !slices.Contains(out, r) {
@@ -246,7 +246,6 @@ func uniqueRefs(refs ...state.Ref) (out []state.Ref) {
 	return out
 }
 
-// sortedKeys is nodes in order.
 func sortedKeys[T any](m map[string]T) []string {
 	out := make([]string, 0, len(m))
 	for k := range m {

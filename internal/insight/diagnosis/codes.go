@@ -2,7 +2,7 @@ package diagnosis
 
 import "github.com/sallyport/sallyport/internal/model/ownership"
 
-// Codes of findings. What is false in the conditions of an object is found under its reason (see intent.Reasons).
+// Codes of findings. Failing conditions of objects are reported under their reason (see intent.Reasons).
 const (
 	KubernetesUnreachable = "KubernetesUnreachable"
 	NorthboundUnreachable = "NorthboundUnreachable"
@@ -75,162 +75,177 @@ const (
 	EgressOutsideProject = "EgressOutsideProject"
 )
 
-// How deep a cause is: what is deeper explains what is not.
+// Cause ranks: a finding with a higher rank explains those with a lower one.
 const (
-	rankSymptom      = iota // an object says that it does not work
-	rankSingleObject        // one object, and what belongs to it
+	rankSymptom      = iota // a failing condition of an object
+	rankSingleObject        // one object and its parts
 	rankShared              // a node, or a network
-	rankControlPlane        // who does the work
-	rankExactRow            // the very row that a packet misses
-	rankUnreadable          // nothing can be known
+	rankControlPlane        // controllers, northd
+	rankExactRow            // the row, object or entry whose absence breaks the path
+	rankUnreadable          // the state is unknown
 )
 
-// Code is a kind of finding.
+// Code describes a kind of finding.
 type Code struct {
 	Name        string
 	Area        string
-	Severity    Severity // as a rule: where less or more depends on it, that is found instead
+	Severity    Severity // default; a finding may have another one, depending on its effect
 	Meaning     string
 	Remediation string
 
 	causeRank int
 }
 
-// Codes are all kinds of findings but those of conditions, by area.
+// Codes lists all kinds of findings except failing conditions, by area.
 var Codes = []Code{
 	{
 		KubernetesUnreachable, "Reading", Error, "The Kubernetes API can't be read.",
-		"Check the API server, and the kubeconfig that is used here (--kubeconfig, $KUBECONFIG).", rankUnreadable,
+		"Check the API server and the kubeconfig in use (--kubeconfig, $KUBECONFIG).", rankUnreadable,
 	},
 	{
 		NorthboundUnreachable, "Reading", Error,
-		"OVN's northbound database can't be read. Addresses go on as they are; nothing can be changed.",
-		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --nb-address with its certificates.", rankUnreadable,
+		"OVN's northbound database can't be read. Existing addresses keep working, but nothing can be changed.",
+		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --nb-address with its " +
+			"certificates.", rankUnreadable,
 	},
 	{
 		SouthboundUnreachable, "Reading", Error,
-		"OVN's southbound database can't be read. Nodes that can't either keep the flows that they have.",
-		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --sb-address with its certificates.", rankUnreadable,
+		"OVN's southbound database can't be read. Nodes that can't read it either keep their current flows.",
+		"Check ovn-central (kubectl -n kube-system get pods -l app=ovn-central), and --sb-address with its " +
+			"certificates.", rankUnreadable,
 	},
 	{
-		NotRead, "Reading", Warning, "Something could not be read, so that nothing is known of it.",
-		"The message says why; often a right is missing.", rankUnreadable,
+		NotRead, "Reading", Warning, "Something could not be read, so nothing is known about it.",
+		"The message gives the reason; often a permission is missing.", rankUnreadable,
 	},
 	{
-		NotWorkedOut, "Reading", Error, "What a project should have could not be worked out or compared.",
-		"The message says why; try sallyport plan NAMESPACE.", rankUnreadable,
+		NotWorkedOut, "Reading", Error, "The intent of a project could not be computed or compared.",
+		"The message gives the reason; try sallyport plan NAMESPACE.", rankUnreadable,
 	},
 	{
-		KindMissing, "Reading", Error, "Kubernetes does not know a kind that Sallyport needs.",
-		"Install the resource definitions: helm upgrade of the chart, or kubectl apply --server-side -f config/crd.",
-		rankUnreadable,
+		KindMissing, "Reading", Error, "A kind that Sallyport needs is not installed in Kubernetes.",
+		"Install the CRDs: helm upgrade of the chart, or kubectl apply --server-side -f config/crd.", rankUnreadable,
 	},
 	{
-		KubernetesTooOld, "Reading", Warning, "This version of Kubernetes is older than what Sallyport is made for.",
+		KubernetesTooOld, "Reading", Warning, "The version of Kubernetes is older than Sallyport supports.",
 		"Upgrade Kubernetes to 1.30 or later.", rankShared,
 	},
 	{
 		CertificateExpires, "Reading", Warning, "A certificate is about to expire, or has expired.",
-		"Renew it; what uses it reads the new one at its next start.", rankControlPlane,
+		"Renew it. Programs read the new certificate at their next start.", rankControlPlane,
 	},
 
 	{
 		ControllerDead, "Control plane", Error,
 		"Nobody renews the lease of sallyport-controller: it does not run, or can't reach Kubernetes. " +
-			"What is in force stays so; nothing is changed or put right.",
-		"Look at its pods and their log: kubectl -n NAMESPACE logs deployment/sallyport-controller.", rankControlPlane,
+			"Existing configuration stays, but changes are not processed and drift is not repaired.",
+		"Check its pods and their log: kubectl -n NAMESPACE logs deployment/sallyport-controller.", rankControlPlane,
 	},
 	{
 		KubeOVNDead, "Control plane", Error,
-		"Nobody renews the lease of kube-ovn-controller. New pods, subnets and addresses get nothing; what is there goes on.",
-		"Look at its pods and their log: kubectl -n kube-system logs deployment/kube-ovn-controller.", rankControlPlane,
+		"Nobody renews the lease of kube-ovn-controller. New pods, subnets and addresses are not configured; " +
+			"existing ones keep working.",
+		"Check its pods and their log: kubectl -n kube-system logs deployment/kube-ovn-controller.", rankControlPlane,
 	},
 	{
 		NorthdBehind, "Control plane", Error,
-		"ovn-northd does not translate changes: what is written to the northbound database does not reach nodes.",
-		"Look at ovn-northd where ovn-central runs: is it there, and does one of them lead?", rankControlPlane,
+		"ovn-northd does not process changes: what is written to the northbound database does not reach nodes.",
+		"Check ovn-northd where ovn-central runs: it must be running, and one instance must be active.",
+		rankControlPlane,
 	},
 	{
 		Unattended, "Control plane", Error,
-		"An object was made or changed, and the controller has said nothing about it.",
-		"Look at sallyport-controller and its log.", rankSymptom,
+		"An object was created or changed, but the controller has not written its conditions.",
+		"Check sallyport-controller and its log.", rankSymptom,
 	},
 	{
 		ChassisMissing, "Control plane", Error,
-		"OVN does not know a node, or a gateway is to be held by a node that it does not know.",
-		"Start ovn-controller there (kubectl -n kube-system get pods -l app=ovs -o wide); a node that is gone for good: delete its Node.", rankShared,
+		"A node has no chassis in OVN, or a gateway port is assigned to a chassis that does not exist.",
+		"Start ovn-controller there (kubectl -n kube-system get pods -l app=ovs -o wide). If the node is gone " +
+			"for good, delete its Node.", rankShared,
 	},
 	{
 		ChassisMismatch, "Control plane", Error,
-		"A node, Kube-OVN and OVN do not agree on the name of the node's chassis.",
-		"Compare `ovs-vsctl get open . external_ids:system-id` on the node with its annotation ovn.kubernetes.io/chassis; " +
-			"delete the annotation and restart kube-ovn-controller.", rankShared,
+		"The node, Kube-OVN and OVN do not agree on the name of the node's chassis.",
+		"Compare `ovs-vsctl get open . external_ids:system-id` on the node with its annotation " +
+			"ovn.kubernetes.io/chassis; delete the annotation and restart kube-ovn-controller.", rankShared,
 	},
 	{
 		ChassisBehind, "Control plane", Error,
-		"A node does not carry out changes: ovn-controller there is dead, hangs or does not reach the southbound database.",
-		"Look at ovn-controller on the node: kubectl -n kube-system get pods -l app=ovs -o wide, ovn-appctl -t ovn-controller connection-status.", rankShared,
+		"A node does not apply changes: ovn-controller there is dead, hangs or does not reach the southbound database.",
+		"Check ovn-controller on the node: kubectl -n kube-system get pods -l app=ovs -o wide, ovn-appctl -t " +
+			"ovn-controller connection-status.", rankShared,
 	},
 
 	{
-		NodeNotReady, "Nodes", Error, "Kubernetes says that a node is not Ready.",
-		"Look at the node: power, network, kubelet (kubectl describe node).", rankShared + 1,
+		NodeNotReady, "Nodes", Error, "A node is not Ready according to Kubernetes.",
+		"Check the node: power, network, kubelet (kubectl describe node).", rankShared + 1,
 	},
 	{
-		NodeSilent, "Nodes", Warning, "A node has not renewed its lease for a while: it, or its kubelet, may just have died.",
-		"Look at the node: power, network, kubelet.", rankShared,
+		NodeSilent, "Nodes", Warning,
+		"A node has not renewed its lease for a while: the node or its kubelet may just have failed.",
+		"Check the node: power, network, kubelet.", rankShared,
 	},
 	{
-		AgentMissing, "Nodes", Warning, "The agent of a node does not answer while those of others do.",
-		"Look at its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" +
+		AgentMissing, "Nodes", Warning, "The agent of a node does not answer, while those of others do.",
+		"Check its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" +
 			ownership.AgentName + ".", rankSingleObject,
 	},
 	{
-		AgentsAbsent, "Nodes", Info, "No node answers questions about itself, so that wires, links and connections could not be looked at.",
+		AgentsAbsent, "Nodes", Info,
+		"No node answers Inspections, so networks, links and connections could not be checked.",
 		"Install the agent: helm upgrade … --set agent.enabled=true.", rankSingleObject,
 	},
 	{
-		ClockSkew, "Nodes", Warning, "The clock of a node, or of the machine that you work on, is wrong.",
-		"Let it follow a time server (chronyc tracking, timedatectl).", rankSingleObject,
+		ClockSkew, "Nodes", Warning, "The clock of a node, or of the machine you work on, is wrong.",
+		"Synchronize it with a time server (chronyc tracking, timedatectl).", rankSingleObject,
 	},
 	{
 		SwitchSilent, "Nodes", Error, "Open vSwitch on a node does not answer.",
-		"Look at ovs-vswitchd and ovsdb-server on the node: kubectl -n kube-system get pods -l app=ovs -o wide.",
+		"Check ovs-vswitchd and ovsdb-server on the node: kubectl -n kube-system get pods -l app=ovs -o wide.",
 		rankShared,
 	},
 	{
 		SwitchNotConnected, "Nodes", Error, "ovn-controller of a node is not connected to the southbound database.",
-		"Check the way from the node to the database (port 6642), and the certificates.", rankShared,
+		"Check the connection from the node to the database (port 6642), and the certificates.", rankShared,
 	},
 	{
-		LinkDown, "Nodes", Error, "The interface by which a node is on an external network, or by which nodes reach each other, is down or not there.",
-		"Plug it in or set it up (ip link set INTERFACE up); or correct the ProviderNetwork.", rankShared,
+		LinkDown, "Nodes", Error,
+		"The interface that connects a node to an external network or to other nodes is down or does not exist.",
+		"Connect it or bring it up (ip link set INTERFACE up), or correct the ProviderNetwork.", rankShared,
 	},
 	{
-		MTUTooSmall, "Nodes", Error, "An interface does not let the largest packets of pods through: small ones pass, downloads hang.",
-		"Raise the MTU of the interface and of the wire behind it, or lower that of pods (Subnet spec.mtu).",
+		MTUTooSmall, "Nodes", Error,
+		"The MTU of an interface is too small for the largest packets of pods: small packets pass, downloads hang.",
+		"Raise the MTU of the interface and of the network behind it, or lower that of pods (Subnet spec.mtu).",
 		rankShared,
 	},
 	{
-		RPFilterStrict, "Nodes", Error, "A node drops what comes in by an uplink because its way back to the sender is another one (rp_filter is strict).",
-		"Set it to 2: sysctl -w net.ipv4.conf.INTERFACE.rp_filter=2, and find out who sets it to 1.", rankShared,
+		RPFilterStrict, "Nodes", Error,
+		"A node drops packets that arrive on an uplink because its route back to the sender uses another one " +
+			"(rp_filter is strict).",
+		"Set it to 2: sysctl -w net.ipv4.conf.INTERFACE.rp_filter=2, and find out what sets it to 1.", rankShared,
 	},
 	{
 		AsymmetricRoute, "Nodes", Error,
-		"What came in by one uplink of a node would be answered by another, where routers drop it.",
-		"Write an ExternalNetwork with nodes.interface for that uplink; if there is one, look for a foreign rule: ip rule.", rankShared,
+		"Replies to requests that arrive on one uplink of a node would leave through another, where routers drop them.",
+		"Create an ExternalNetwork with nodes.interface for that uplink. If there is one, look for a foreign " +
+			"rule: ip rule.", rankShared,
 	},
 	{
-		ConntrackFull, "Nodes", Error, "A node tracks as many connections as it may; new ones are dropped.",
-		"Raise net.netfilter.nf_conntrack_max, in Open vSwitch dpctl/ct-set-maxconns, and find out who opens so many: sallyport top.", rankShared,
+		ConntrackFull, "Nodes", Error, "The connection tracking table of a node is full; new connections are dropped.",
+		"Raise net.netfilter.nf_conntrack_max, in Open vSwitch dpctl/ct-set-maxconns, and find out who opens " +
+			"so many: sallyport top.", rankShared,
 	},
 	{
-		ConntrackLow, "Nodes", Warning, "A node tracks nearly as many connections as it may.",
+		ConntrackLow, "Nodes", Warning, "The connection tracking table of a node is nearly full.",
 		"Raise net.netfilter.nf_conntrack_max, in Open vSwitch dpctl/ct-set-maxconns.", rankShared,
 	},
 	{
-		SNATExhausted, "Nodes", Error, "All ports of an address are in use to one destination; new connections there fail.",
-		"Use more addresses (an EgressIP with several, or one for these pods), or find out who opens so many: sallyport top.", rankSingleObject,
+		SNATExhausted, "Nodes", Error,
+		"All ports of an address are in use to one destination; new connections there fail.",
+		"Use more addresses (an EgressIP with several, or one for these pods), or find out who opens so many " +
+			"connections: sallyport top.", rankSingleObject,
 	},
 	{
 		SNATLow, "Nodes", Warning, "Most ports of an address are in use to one destination.",
@@ -238,9 +253,9 @@ var Codes = []Code{
 	},
 	{
 		StaleConnection, "Nodes", Error,
-		"A tracked connection still leads to a backend that is none any more, so that its packets go nowhere.",
-		"Let the client use another source port, or end it on the node: ovs-appctl dpctl/flush-conntrack.",
-		rankExactRow,
+		"A tracked connection still points to a former backend, so its packets are lost.",
+		"Let the client use another source port, or delete the connection on the node: ovs-appctl " +
+			"dpctl/flush-conntrack.", rankExactRow,
 	},
 
 	{
@@ -249,124 +264,129 @@ var Codes = []Code{
 	},
 	{
 		GatewayDuplicate, "Wires", Error, "Two hosts answer for the gateway of an external network.",
-		"Find the one that should not, by its MAC address.", rankShared,
+		"Find the wrong host by its MAC address.", rankShared,
 	},
 	{
-		AddressSilent, "Wires", Error, "OVN should answer for an address on the wire, and nobody does.",
-		"Look at the node that holds the gateway: ovn-controller, its interface and the VLAN of the switch port.",
-		rankSingleObject,
+		AddressSilent, "Wires", Error, "OVN should answer for an address on an external network, but nobody does.",
+		"Check the node that holds the gateway: ovn-controller, its interface and the VLAN of the physical " +
+			"switch port.", rankSingleObject,
 	},
 	{
-		AddressDuplicate, "Wires", Error, "Somebody else on the wire answers for an address of ours.",
-		"Find the host with that MAC address and take the address off it; and keep the address out of others' pools (Subnet excludeIps).", rankSingleObject,
+		AddressDuplicate, "Wires", Error, "Another host on the network answers for an address of the cluster.",
+		"Find the host with that MAC address and remove the address from it. Exclude the address from other " +
+			"pools (Subnet excludeIps).", rankSingleObject,
 	},
 
 	{
-		RowMissing, "Drift", Error, "A row that should be in OVN's northbound database is not there.",
-		"The controller puts it back by itself; if it stays, look at its log. Who deleted it is in the database's log.",
+		RowMissing, "Drift", Error, "A row that should be in OVN's northbound database is missing.",
+		"The controller restores it; if it does not, check its log. The database's log shows who deleted it.",
 		rankExactRow,
 	},
 	{
-		RowChanged, "Drift", Error, "A row of OVN's northbound database is not as it should be.",
-		"The controller puts it right by itself; if it stays, look at its log.", rankExactRow,
+		RowChanged, "Drift", Error, "A row of OVN's northbound database was changed.",
+		"The controller corrects it; if it does not, check its log.", rankExactRow,
 	},
 	{
-		RowLeft, "Drift", Warning, "A row of ours should not be there any more.",
-		"The controller removes it by itself; if it stays, look at its log.", rankSingleObject,
+		RowLeft, "Drift", Warning, "A row of Sallyport should have been deleted.",
+		"The controller deletes it; if it does not, check its log.", rankSingleObject,
 	},
 	{
-		RowForeign, "Drift", Warning, "Somebody else has written a row to a router of ours that can lead packets elsewhere.",
-		"Find out who; if nobody needs it, delete it with ovn-nbctl.", rankShared,
+		RowForeign, "Drift", Warning, "A router of a project has a row of unknown origin that can reroute packets.",
+		"Find out who wrote it. If it is not needed, delete it with ovn-nbctl.", rankShared,
 	},
 	{
 		LabelOverwritten, "Drift", Error,
-		"An ACL of somebody else has a sample or a label, which takes the place of the label by which replies find " +
-			"the network that their connection came in on. Connections to pods that it matches get no replies through secondary networks.",
-		"Find the ACL with ovn-nbctl acl-list and take both away (ovn-nbctl clear ACL UUID sample_new sample_est; ovn-nbctl set ACL UUID label=0), " +
-			"or let it match only pods without addresses on secondary networks.", rankShared,
+		"A foreign ACL has a sample or a label, which overwrites the label that ties replies to the network " +
+			"their connection arrived on. Connections to pods that it matches get no replies through secondary " +
+			"networks.",
+		"Find the ACL with ovn-nbctl acl-list and remove both (ovn-nbctl clear ACL UUID sample_new " +
+			"sample_est; ovn-nbctl set ACL UUID label=0), or let it match only pods without addresses on " +
+			"secondary networks.", rankShared,
 	},
 	{
-		ObjectMissing, "Drift", Error, "An object that should be there is not.",
-		"The controller makes it again by itself; if it stays, look at its log.", rankExactRow,
+		ObjectMissing, "Drift", Error, "An object that should exist is missing.",
+		"The controller creates it again; if it does not, check its log.", rankExactRow,
 	},
 	{
-		ObjectChanged, "Drift", Error, "An object is not as it should be.",
-		"The controller puts it right by itself; if it stays, look at its log.", rankExactRow,
+		ObjectChanged, "Drift", Error, "An object was changed.",
+		"The controller corrects it; if it does not, check its log.", rankExactRow,
 	},
 	{
-		ObjectLeft, "Drift", Warning, "An object of ours should not be there any more.",
-		"The controller removes it by itself; if it stays, look at what holds it.", rankSingleObject,
+		ObjectLeft, "Drift", Warning, "An object of Sallyport should have been deleted.",
+		"The controller deletes it; if it does not, check what blocks the deletion.", rankSingleObject,
 	},
 	{
-		ElementMissing, "Drift", Error, "An element is missing in a list of a Vpc.",
-		"The controller puts it back by itself; if it stays, look at its log.", rankExactRow,
+		ElementMissing, "Drift", Error, "An entry of a list in a Vpc is missing.",
+		"The controller restores it; if it does not, check its log.", rankExactRow,
 	},
 	{
-		ElementChanged, "Drift", Error, "An element of a list of a Vpc is not as it should be.",
-		"The controller puts it right by itself; if it stays, look at its log.", rankExactRow,
+		ElementChanged, "Drift", Error, "An entry of a list in a Vpc was changed.",
+		"The controller corrects it; if it does not, check its log.", rankExactRow,
 	},
 	{
-		LeakedRow, "Drift", Warning, "A row of ours is for an object that does not exist any more.",
-		"Restart sallyport-controller; if it stays, delete the row with ovn-nbctl.", rankSingleObject,
+		LeakedRow, "Drift", Warning, "A row of Sallyport belongs to an object that does not exist any more.",
+		"Restart sallyport-controller; if the row remains, delete it with ovn-nbctl.", rankSingleObject,
 	},
 	{
-		LeakedQuestion, "Drift", Info, "Inspections are left that nobody waits for.",
+		LeakedQuestion, "Drift", Info, "There are Inspections that no command waits for.",
 		"Delete them: kubectl delete inspections --all.", rankSymptom,
 	},
 
 	{
 		PoolLow, "Addresses", Warning, "An external network has few free addresses left.",
-		"Delete EIps that nobody uses (sallyport top), or add a Subnet to the network.", rankShared,
+		"Delete unused EIps (sallyport top), or add a Subnet to the network.", rankShared,
 	},
 	{
-		AddressClash, "Addresses", Error, "Two things inside OVN have the same external address.",
-		"Take it away from the one that should not have it; the message names both.", rankExactRow,
+		AddressClash, "Addresses", Error, "An external address is assigned twice in OVN, or also to a node or gateway.",
+		"Remove it from the one that should not have it; the message names both.", rankExactRow,
 	},
 	{
-		Overlap, "Addresses", Error, "Two networks that have to tell each other's packets apart have overlapping prefixes.",
-		"Give one of them another prefix. Hosts in both are not reached from the one inside.", rankShared,
+		Overlap, "Addresses", Error, "Two networks that have to be distinct have overlapping prefixes.",
+		"Change the prefix of one of them. Pods cannot reach external hosts whose addresses are in their own prefix.",
+		rankShared,
 	},
 
 	{
 		SelectorMatchesNothing, "Load balancers", Error, "The selector of a Service matches no pod.",
-		"Compare: kubectl get pods --show-labels, and spec.selector of the Service.", rankSingleObject,
+		"Compare kubectl get pods --show-labels with spec.selector of the Service.", rankSingleObject,
 	},
 	{
-		PodsNotReady, "Load balancers", Error, "A Service has pods, and none is ready.",
-		"Look at the pods: kubectl describe pod, kubectl logs.", rankSingleObject,
+		PodsNotReady, "Load balancers", Error, "A Service has pods, but none is ready.",
+		"Check the pods: kubectl describe pod, kubectl logs.", rankSingleObject,
 	},
 	{
-		NamedPortMissing, "Load balancers", Error, "A port of a Service names a container's port that no pod has.",
+		NamedPortMissing, "Load balancers", Error, "A Service has a named target port that no pod has.",
 		"Name the port in the pods' containers, or use its number as targetPort.", rankSingleObject,
 	},
 	{
 		TargetPortNotDeclared, "Load balancers", Warning,
-		"A Service sends connections to a port that no container of its pods declares.",
+		"A Service has a target port that no container of its pods declares.",
 		"Correct targetPort of the Service, or containerPort of the pods.", rankSingleObject,
 	},
 	{
-		HealthCheckOffline, "Load balancers", Error, "Health checks say that a backend does not answer on its port.",
-		"Check that the program in the pod listens on that port, and that no NetworkPolicy keeps checks away.",
+		HealthCheckOffline, "Load balancers", Error, "Health checks report that a backend does not answer on its port.",
+		"Check that the program in the pod listens on that port, and that no NetworkPolicy blocks the checks.",
 		rankSingleObject,
 	},
 	{
 		ServiceNotOurs, "Load balancers", Warning,
-		"A Service of type LoadBalancer is of another class, and has no address.",
-		"Correct loadBalancerClass (kube-dc.com/sallyport), which needs a new Service; or install who serves that class.", rankSingleObject,
+		"A Service of type LoadBalancer has a load balancer class that Sallyport does not serve, and no address.",
+		"Correct loadBalancerClass (kube-dc.com/sallyport), which requires a new Service; or install a " +
+			"controller for that load balancer class.", rankSingleObject,
 	},
 
 	{
 		TargetNotReady, "Floating and egress addresses", Error, "The pod of a floating IP is not ready.",
-		"Look at the pod: kubectl describe pod, kubectl logs.", rankSingleObject,
+		"Check the pod: kubectl describe pod, kubectl logs.", rankSingleObject,
 	},
 	{
 		TargetMoved, "Floating and egress addresses", Error,
-		"The pod of a floating IP has another address than the floating IP leads to.",
-		"The controller follows by itself; if it stays, look at its log.", rankSingleObject,
+		"The pod of a floating IP has another address than the target of the floating IP.",
+		"The controller updates it; if it does not, check its log.", rankSingleObject,
 	},
 	{
-		TargetAbsent, "Floating and egress addresses", Warning, "A floating IP leads to an address that no pod has.",
-		"Start what should have the address, or correct the FIp's target.", rankSingleObject,
+		TargetAbsent, "Floating and egress addresses", Warning, "No pod has the target address of a floating IP.",
+		"Start the target, or correct the target of the FIp.", rankSingleObject,
 	},
 	{
 		EgressSelectsNothing, "Floating and egress addresses", Warning, "An EgressIP selects no pod.",
@@ -374,8 +394,8 @@ var Codes = []Code{
 	},
 	{
 		EgressHolderDown, "Floating and egress addresses", Error, "The node that holds an egress address is not Ready.",
-		"Another node takes it within seconds if one is labelled k8s.ovn.org/egress-assignable; if not, label one.",
-		rankShared,
+		"Another node labelled k8s.ovn.org/egress-assignable takes it over within seconds; if there is none, " +
+			"label one.", rankShared,
 	},
 	{
 		EgressOutsideProject, "Floating and egress addresses", Error,
@@ -385,7 +405,6 @@ var Codes = []Code{
 	},
 }
 
-// codesByName are the Codes by name.
 var codesByName = func() map[string]Code {
 	out := make(map[string]Code, len(Codes))
 	for _, c := range Codes {

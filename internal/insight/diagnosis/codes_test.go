@@ -24,20 +24,23 @@ const findingsPage = "../../../docs/reference/findings.md"
 func renderPage() string {
 	var out strings.Builder
 	out.WriteString("# Findings\n\n" +
-		"What `sallyport doctor` finds, and `explain` and `trace` of what they are asked about. Each finding has a code, what it is about, a sentence\n" +
-		"that names the thing, and a cure. What an object says in its own conditions is found under the condition's reason: [conditions](conditions.md).\n\n" +
-		"An **error** is something that does not work. A **warning** is something that will break, or that a part of has. An **info** is worth knowing.\n" +
-		"Where one fault has several findings, the one that explains the others comes first. `make golden` writes this page from the list in\n" +
+		"`sallyport doctor` prints all findings; `explain` and `trace` print those about the object or path in\n" +
+		"question. Each finding has a code, the affected objects, a message and a remedy. Failing conditions of\n" +
+		"objects are reported under the condition's reason: [conditions](conditions.md).\n\n" +
+		"An **error** means that something does not work. A **warning** means that something is going to fail, or\n" +
+		"partly fails. An **info** is worth knowing. If one fault causes several findings, the one that explains the\n" +
+		"others comes first. `make golden` writes this page from the list in\n" +
 		"`internal/insight/diagnosis/codes.go`.\n")
 	for _, area := range codeAreas() {
-		fmt.Fprintf(&out, "\n## %s\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n", area)
+		fmt.Fprintf(&out, "\n## %s\n\n| code | severity | meaning | what to do |\n|---|---|---|---|\n", area)
 		for _, c := range diagnosis.Codes {
 			if c.Area == area {
 				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Remediation)
 			}
 		}
 	}
-	out.WriteString("\n## Ways of packets\n\nHow a way ends badly that `sallyport trace` follows.\n\n| code | as a rule | means | what to do |\n|---|---|---|---|\n")
+	out.WriteString("\n## Paths of packets\n\nReasons why a path that `sallyport trace` follows fails.\n\n" +
+		"| code | severity | meaning | what to do |\n|---|---|---|---|\n")
 	for _, c := range trace.Codes {
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Remediation)
 	}
@@ -68,18 +71,18 @@ func TestReferencePageHasEveryCode(t *testing.T) {
 	}
 }
 
-// A code is a word in CamelCase, stands once on the page, and is no reason of a condition that means something else.
+// A code is one CamelCase word, is unique, and is not also the reason of a condition.
 func TestCodesAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	seen := map[string]bool{}
 	for _, c := range diagnosis.Codes {
 		if !camel.MatchString(c.Name) || seen[c.Name] || intent.ReasonMeaning(c.Name) != "" {
-			t.Errorf("%q is no code, stands there twice, or is a reason of a condition", c.Name)
+			t.Errorf("%q is not CamelCase, is listed twice, or is a reason of a condition", c.Name)
 		}
 		seen[c.Name] = true
 		if !strings.HasSuffix(c.Meaning, ".") || !strings.HasSuffix(c.Remediation, ".") &&
 			!strings.HasSuffix(c.Remediation, "?") {
-			t.Errorf("%s: what it means and what to do are sentences", c.Name)
+			t.Errorf("%s: meaning and remedy must be sentences", c.Name)
 		}
 	}
 	for _, c := range trace.Codes {
@@ -94,7 +97,7 @@ func TestCodesAreDocumented(t *testing.T) {
 	}
 }
 
-// exportedCodes are the exported string constants of codes.go.
+// exportedCodes returns the exported string constants of codes.go.
 func exportedCodes(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, 0)

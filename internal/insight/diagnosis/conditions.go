@@ -11,13 +11,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/status"
 )
 
-// How long a stage that every object goes through may take before it is worth a word, and how long a deletion.
+// How long a transient condition and a deletion may last before they are reported.
 const (
 	transientGracePeriod = 15 * time.Second
 	deletionGracePeriod  = time.Minute
 )
 
-// Reasons that do not keep an object from working, or not all of it.
+// Reasons with which an object works, at least in part.
 var partialFailureReasons = []string{
 	intent.NoAddressForChecks, intent.NoEgress, intent.NodeNotOnNetwork, intent.NoEnvoyGateway, intent.SomePortTaken,
 	intent.TooManyPorts,
@@ -25,13 +25,13 @@ var partialFailureReasons = []string{
 	intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed,
 }
 
-// Reasons of what somebody wants to go.
+// Reasons of objects that are being deleted.
 var deletionReasons = []string{
 	intent.Deleting, intent.ProjectDeleting, intent.CleaningUp,
 	intent.NamespaceContentRemaining, intent.InUse,
 }
 
-// checkConditions finds what objects say of themselves.
+// checkConditions reports failing conditions of objects.
 func (p *checker) checkConditions() {
 	for _, o := range p.managedObjects() {
 		for _, c := range o.Conditions {
@@ -42,19 +42,20 @@ func (p *checker) checkConditions() {
 	}
 }
 
-// isFailingCondition says whether a condition is not as it should be. Kubernetes' own on ports is the other way round.
+// isFailingCondition reports whether a condition indicates a problem. Kubernetes' own condition on ports is an error
+// when it is True.
 func isFailingCondition(c clusterstate.Condition) bool {
 	return c.Status == "False" && c.Type != status.ConditionPortsError || c.Status == "True" &&
 		c.Type == status.ConditionPortsError
 }
 
-// reportCondition reports a condition, unless it will pass, or is told better already.
+// reportCondition reports a condition, unless it is transient or another finding explains it better.
 func (p *checker) reportCondition(o *clusterstate.Object, c clusterstate.Condition) {
 	age := p.now.Sub(c.Since)
 	severity, root := Error, rankSymptom
 	switch {
 	case c.Reason == intent.NotAccepted:
-		return // another condition says why
+		return // another condition has the reason
 	case slices.Contains(deletionReasons, c.Reason):
 		if severity = Warning; age < deletionGracePeriod {
 			return
@@ -65,7 +66,7 @@ func (p *checker) reportCondition(o *clusterstate.Object, c clusterstate.Conditi
 		}
 	case c.Reason == intent.NoEndpoints, c.Reason == intent.PodsNotServed:
 		if p.hasFinding(o.Ref, Error) {
-			return // a check has found out why
+			return // a check has found the cause
 		}
 	case slices.Contains(partialFailureReasons, c.Reason):
 		severity = Warning
@@ -73,7 +74,7 @@ func (p *checker) reportCondition(o *clusterstate.Object, c clusterstate.Conditi
 		root = rankSingleObject
 	}
 	if c.Type == status.ConditionPortsError && hasFalseCondition(o) {
-		return // said there, too
+		return // another condition has the same problem
 	}
 	p.findings = append(p.findings, &Finding{
 		Code: c.Reason, Severity: severity, About: []state.Ref{o.Ref}, CauseRank: root,
@@ -82,7 +83,7 @@ func (p *checker) reportCondition(o *clusterstate.Object, c clusterstate.Conditi
 	})
 }
 
-// hasFinding says whether something as bad is known of an object.
+// hasFinding reports whether an object already has a finding of at least a severity.
 func (p *checker) hasFinding(ref state.Ref, least Severity) bool {
 	return slices.ContainsFunc(p.findings, func(f *Finding) bool {
 		return f.Severity >= least && slices.Contains(f.About, ref)

@@ -1,5 +1,4 @@
-// Package diagnosis is what is wrong with a cluster, told from a survey of it: findings with their cause and their
-// cure.
+// Package diagnosis finds problems of a cluster in a survey. Each finding has a cause and a remedy.
 package diagnosis
 
 import (
@@ -11,23 +10,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Severity is how bad a finding is.
+// Severity says how bad a finding is.
 type Severity int
 
-// The severities, the worst last.
+// The severities, in ascending order.
 const (
 	Info    Severity = iota // worth knowing
-	Warning                 // something will break, or a part of it has
+	Warning                 // something is going to fail, or partly fails
 	Error                   // something does not work
 )
 
-// String is the word for it.
+// String returns info, warning or error.
 func (s Severity) String() string { return [...]string{"info", "warning", "error"}[s] }
 
-// MarshalText is the word for it.
+// MarshalText returns info, warning or error.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the word for it.
+// UnmarshalText parses info, warning or error.
 func (s *Severity) UnmarshalText(text []byte) error {
 	for _, known := range []Severity{Info, Warning, Error} {
 		if string(text) == known.String() {
@@ -38,21 +37,22 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is none of info, warning and error", text)
 }
 
-// Finding is something that is wrong.
+// Finding is a problem.
 type Finding struct {
-	// Code is a constant of this package, or the reason of a condition; the reference page explains each.
+	// Code is a constant of this package or the reason of a condition. The reference page explains each.
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
-	// About is what it is found on, the first first: an object, or a Node, Network, Router, or the Cluster as a whole.
+	// About lists the affected objects, the main one first: API objects, a Node, Network or Router, or the Cluster as a
+	// whole.
 	About       []state.Ref `json:"about"`
 	Message     string      `json:"message"`
 	Remediation string      `json:"cure"`
-	// CauseRank: others follow from it. What is deeper explains more: the database that can't be reached before the row
-	// that is missing.
+	// CauseRank orders causes before their consequences. A higher rank explains more: the unreachable database comes
+	// before the missing row.
 	CauseRank int `json:"-"`
 }
 
-// Headline is the code, and what it is found on first.
+// Headline returns the code and the main object.
 func (f Finding) Headline() string {
 	if len(f.About) == 0 {
 		return f.Code
@@ -60,10 +60,10 @@ func (f Finding) Headline() string {
 	return f.Code + " " + strings.TrimSpace(f.About[0].String())
 }
 
-// ClusterRef is what findings about no object in particular are about.
+// ClusterRef is the object of findings about no object in particular.
 var ClusterRef = state.Ref{Kind: "Cluster"}
 
-// Sort puts the worst first, of these what explains the others, and then by code and object.
+// Sort orders findings by severity, the worst first, then by cause rank, code and objects.
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
@@ -76,7 +76,7 @@ func compareRefs(a, b state.Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// FilterByRefs are the findings about one of the objects, or about the platform as a whole.
+// FilterByRefs returns the findings about one of the objects, or about the cluster as a whole.
 func FilterByRefs(findings []Finding, refs ...state.Ref) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool {
 		return !slices.ContainsFunc(f.About, func(r state.Ref) bool {

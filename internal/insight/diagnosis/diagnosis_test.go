@@ -16,20 +16,20 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// fault is something that is done to a healthy cluster, and what is found then: nothing else, and the first first.
+// fault changes a healthy cluster. The test wants exactly these findings, the cause first.
 type fault struct {
 	name      string
 	inject    func(*clusterstate.State)
 	code      string
 	severity  Severity
 	about     state.Ref // among others
-	message   string    // in the message
-	followUps []string  // codes of what follows from it
+	message   string    // fragment of the message
+	followUps []string  // codes of its consequences
 }
 
 func nodeAt(s *clusterstate.State, i int) *clusterstate.Node { return &s.Cluster.Nodes[i] }
 
-// changeInspection changes what a node says.
+// changeInspection changes the inspection of a node.
 func changeInspection(name string, change func(*clusterstate.NodeInspection)) func(*clusterstate.State) {
 	return func(s *clusterstate.State) {
 		i := s.Inspected[name]
@@ -53,7 +53,7 @@ func addDifference(text, key string, by state.Ref) func(*clusterstate.State) {
 	}
 }
 
-// setConditionFalse makes a condition of an object false, since an hour unless it says more.
+// setConditionFalse sets a condition of an object to False, one hour ago unless it has a time.
 func setConditionFalse(c clusterstate.Condition, of func(*clusterstate.State) *clusterstate.Object) func(*clusterstate.State) {
 	return func(s *clusterstate.State) {
 		o := of(s)
@@ -101,7 +101,7 @@ var readingFaults = []fault{
 		}, SouthboundUnreachable, Error, ClusterRef, "timeout", nil,
 	},
 	{
-		"a right is missing", func(s *clusterstate.State) {
+		"a permission is missing", func(s *clusterstate.State) {
 			s.Unread = []clusterstate.ReadFailure{{System: "Gateways", Problem: "forbidden"}}
 		},
 		NotRead, Warning, ClusterRef, "forbidden", nil,
@@ -135,20 +135,20 @@ var controlPlaneFaults = []fault{
 	}), ControllerDead, Error, ClusterRef, "gave up its lease", nil},
 	{"the controller never ran", func(s *clusterstate.State) {
 		s.Cluster.Leases = s.Cluster.Leases[1:]
-	}, ControllerDead, Error, ClusterRef, "there is no lease", nil},
+	}, ControllerDead, Error, ClusterRef, "does not exist", nil},
 	{
 		"Kube-OVN was killed", changeLease(1, expireLease), KubeOVNDead, Error, ClusterRef,
 		"kube-ovn-controller does not run", nil,
 	},
 	{"northd hangs", func(s *clusterstate.State) {
 		s.Logical.Progress.Translated = 6
-	}, NorthdBehind, Error, ClusterRef, "change 6", nil},
+	}, NorthdBehind, Error, ClusterRef, "nb_cfg 6", nil},
 	{"ovn-controller hangs", func(s *clusterstate.State) {
 		s.Logical.Chassis[0].Seen = 6
 	}, ChassisBehind, Error, node1, "pod acme-prod/web", nil},
 	{"an EIp that nobody looked at", func(s *clusterstate.State) {
 		s.Cluster.EIps[0].Conditions = nil
-	}, Unattended, Error, eip, "has said nothing", nil},
+	}, Unattended, Error, eip, "has not written its conditions", nil},
 	{
 		"an EIp while the controller is dead", combine(changeLease(0, expireLease), func(s *clusterstate.State) {
 			s.Cluster.EIps[0].Generation = 2
@@ -174,12 +174,12 @@ var controlPlaneFaults = []fault{
 	},
 	{"a noted chassis that is another", func(s *clusterstate.State) {
 		nodeAt(s, 0).Chassis = "old"
-	}, ChassisMismatch, Error, node1, "noted chassis old", nil},
+	}, ChassisMismatch, Error, node1, "names chassis old", nil},
 	{
 		"a node that is another chassis", changeInspection("node1", func(i *clusterstate.NodeInspection) {
 			i.Switch.Chassis = "new"
 		}),
-		ChassisMismatch, Error, node1, "says that it is chassis new", nil,
+		ChassisMismatch, Error, node1, "has chassis name new", nil,
 	},
 }
 
@@ -197,7 +197,7 @@ var nodeFaults = []fault{
 			s.Cluster.Nodes = append(s.Cluster.Nodes,
 				clusterstate.Node{Object: clusterstate.Object{Ref: clusterstate.NodeRef("node3")}, Chassis: "chassis-node3"})
 			s.Logical.Chassis = append(s.Logical.Chassis, logical.Chassis{Name: "chassis-node3", Host: "node3"})
-		}, NodeNotReady, Warning, clusterstate.NodeRef("node3"), "nothing that is reached from outside", nil,
+		}, NodeNotReady, Warning, clusterstate.NodeRef("node3"), "no gateways, egress addresses or pods", nil,
 	},
 	{"a kubelet is dead", func(s *clusterstate.State) {
 		nodeAt(s, 0).Heartbeat = noon.Add(-30 * time.Second)
@@ -265,12 +265,12 @@ var nodeFaults = []fault{
 	}), LinkDown, Error, node2, "to other nodes", nil},
 	{"a wire with a small MTU", changeInspection("node2", func(i *clusterstate.NodeInspection) {
 		i.Interfaces[1].MTU = 1400
-	}), MTUTooSmall, Error, cloud, "1400 bytes", nil},
+	}), MTUTooSmall, Error, cloud, "MTU 1400", nil},
 	{
 		"a tunnel with a small MTU", changeInspection("node1", func(i *clusterstate.NodeInspection) {
 			i.Interfaces[0].MTU = 1500
 		}),
-		MTUTooSmall, Error, node1, "with 58 more around", nil,
+		MTUTooSmall, Error, node1, "plus 58 bytes of encapsulation", nil,
 	},
 	{
 		"a strict filter", changeInspection("node1", func(i *clusterstate.NodeInspection) {
@@ -280,12 +280,12 @@ var nodeFaults = []fault{
 	},
 	{
 		"a rule before ours", changeInspection("node1", func(i *clusterstate.NodeInspection) { i.Routes[0].Output = "eth0" }),
-		AsymmetricRoute, Error, node1, "sends replies to 203.0.113.1 by interface eth0", nil,
+		AsymmetricRoute, Error, node1, "sends replies to 203.0.113.1 through interface eth0", nil,
 	},
 	{
 		"an uplink that nobody leads back", changeInspection("node2", func(i *clusterstate.NodeInspection) {
 			i.Routes = []clusterstate.RouteLookup{{From: addr("192.0.2.12"), To: addr("203.0.113.10"), Output: "eth0"}}
-		}), AsymmetricRoute, Error, node2, "by interface eth0, and requests come in by eth2; no ExternalNetwork", nil,
+		}), AsymmetricRoute, Error, node2, "through interface eth0, but requests arrive on eth2; no ExternalNetwork", nil,
 	},
 	{
 		"too many connections", changeInspection("node1", func(i *clusterstate.NodeInspection) {
@@ -323,13 +323,13 @@ var nodeFaults = []fault{
 				Protocol: "udp", Source: port("203.0.113.10:5353"), Destination: port("100.65.0.13:53"),
 				ReplySource: port("10.20.0.3:53"),
 			})
-		}), StaleConnection, Error, fip, "to 10.20.0.3:53, which is no backend", nil,
+		}), StaleConnection, Error, fip, "to 10.20.0.3:53, which is no longer a backend", nil,
 	},
 	{
 		"a connection to a pod that is gone", changeInspection("node1", func(i *clusterstate.NodeInspection) {
 			i.Connection[0].ReplySource = port("10.20.0.9:8080")
 		}),
-		StaleConnection, Error, service, "to 10.20.0.9:8080, which is no backend", nil,
+		StaleConnection, Error, service, "to 10.20.0.9:8080, which is no longer a backend", nil,
 	},
 }
 
@@ -345,7 +345,7 @@ var wireFaults = []fault{
 		"the gateway is silent on one node", changeInspection("node2", func(i *clusterstate.NodeInspection) {
 			i.Neighbours[0].MACs = nil
 		}),
-		GatewaySilent, Error, node2, "on node node2", nil,
+		GatewaySilent, Error, node2, "nobody answers node node2", nil,
 	},
 	{
 		"two gateways", changeInspection("node1", func(i *clusterstate.NodeInspection) {
@@ -368,19 +368,18 @@ var wireFaults = []fault{
 	},
 }
 
-// addForeignACL adds a leg with its labels, and a port group of somebody else's with a rule about a pod on the same
-// switch.
+// addForeignACL adds a return port with its labels, and a foreign port group with an ACL for a pod on the same switch.
 func addForeignACL(rule logical.ACL) func(*clusterstate.State) {
 	return func(s *clusterstate.State) {
 		rule.Direction = cmp.Or(rule.Direction, "to-lport")
-		s.Logical.Switches[0].Ports = []logical.SwitchPort{{Name: "leg"}, {Name: "web.acme-prod"}}
+		s.Logical.Switches[0].Ports = []logical.SwitchPort{{Name: "return"}, {Name: "web.acme-prod"}}
 		s.Logical.Groups = []logical.PortGroup{
-			{Name: "ours", Ports: []string{"leg"}, IDs: ownedBy(project), ACLs: []logical.ACL{
+			{Name: "ours", Ports: []string{"return"}, IDs: ownedBy(project), ACLs: []logical.ACL{
 				{
 					Tier:      1,
 					Priority:  100,
 					Direction: "to-lport",
-					Match:     `inport == "leg"`,
+					Match:     `inport == "return"`,
 					Action:    "pass",
 					Label:     0x53500001,
 					IDs:       ownedBy(project),
@@ -388,7 +387,7 @@ func addForeignACL(rule logical.ACL) func(*clusterstate.State) {
 				{
 					Tier:      3,
 					Direction: "to-lport",
-					Match:     `inport == "leg"`,
+					Match:     `inport == "return"`,
 					Action:    "allow-related",
 					Label:     0x53500001,
 					IDs:       ownedBy(project),
@@ -399,8 +398,8 @@ func addForeignACL(rule logical.ACL) func(*clusterstate.State) {
 	}
 }
 
-// A rule that has neither label nor sample, does not decide after ours, or is not on a switch with labels of ours,
-// takes none away.
+// An ACL without label and sample, one that decides before ours, and one on a switch without our labels do not
+// overwrite labels.
 func TestLabelsThatStay(t *testing.T) {
 	sampled := logical.ACL{Tier: 3, Priority: 10, Match: "ip4", Action: "allow-related", Sampled: true}
 	change := func(change func(*logical.ACL)) func(*clusterstate.State) {
@@ -419,7 +418,7 @@ func TestLabelsThatStay(t *testing.T) {
 		"on another switch": combine(addForeignACL(sampled), func(s *clusterstate.State) {
 			s.Logical.Groups[1].Ports = []string{"elsewhere"}
 		}),
-		"without legs": combine(addForeignACL(sampled), func(s *clusterstate.State) {
+		"without return ports": combine(addForeignACL(sampled), func(s *clusterstate.State) {
 			s.Logical.Groups = s.Logical.Groups[1:]
 		}),
 	} {
@@ -434,12 +433,12 @@ func TestLabelsThatStay(t *testing.T) {
 var driftFaults = []fault{
 	{
 		"a NAT row is gone", addDifference("+ "+natKey+" 10.20.0.2", natKey, eip), RowMissing, Error, fip,
-		"the translation of addresses of EIp", nil,
+		"address translation of EIp", nil,
 	},
 	{
 		"a NAT row is gone and nobody is there",
 		combine(addDifference("+ "+natKey+" 10.20.0.2", natKey, fip), changeLease(0, expireLease)),
-		RowMissing, Error, fip, "nobody puts it right",
+		RowMissing, Error, fip, "it is not repaired",
 		[]string{ControllerDead},
 	},
 	{
@@ -448,7 +447,7 @@ var driftFaults = []fault{
 	},
 	{
 		"a row that should go", addDifference("- "+natKey+" 10.20.0.2", natKey, fip), RowLeft, Warning, fip,
-		"should not be there", nil,
+		"should have been deleted", nil,
 	},
 	{
 		"a NAT of somebody else", addDifference("- NAT acme-prod [snat 10.20.0.9/32] 100.65.0.99",
@@ -464,7 +463,7 @@ var driftFaults = []fault{
 			Prefix:  prefix("172.20.0.0/16"),
 			NextHop: addr("10.20.0.66"),
 		}}
-	}, RowForeign, Warning, project, "172.20.0.0/16", nil},
+	}, RowForeign, Warning, project, "a route to 172.20.0.0/16 via 10.20.0.66", nil},
 	{"a rule of somebody else", func(s *clusterstate.State) {
 		s.Logical.Switches[0].ACLs = []logical.ACL{{Priority: 1, Match: "tcp", Action: "drop"}}
 	}, RowForeign, Warning, project, "on switch acme-prod-default", nil},
@@ -610,7 +609,7 @@ var serviceFaults = []fault{
 	{
 		"no pod is ready", combine(removeEndpoints, func(s *clusterstate.State) {
 			s.Cluster.Pods[1].Ready, s.Cluster.Pods[1].Waiting = false, "ImagePullBackOff"
-		}), PodsNotReady, Error, shopPod, "pod shop-1 waits: ImagePullBackOff", nil,
+		}), PodsNotReady, Error, shopPod, "pod shop-1 is waiting: ImagePullBackOff", nil,
 	},
 	{
 		"a port with a wrong name", combine(removeEndpoints, func(s *clusterstate.State) {
@@ -655,7 +654,7 @@ var floatingFaults = []fault{
 	},
 	{"the pod is not ready", func(s *clusterstate.State) {
 		s.Cluster.Pods[0].Ready = false
-	}, TargetNotReady, Warning, webPod, "says that it is not ready", nil},
+	}, TargetNotReady, Warning, webPod, "is running but not ready", nil},
 	{
 		"the pod has another address", func(s *clusterstate.State) { s.Cluster.Pods[0].Addresses[0] = addr("10.20.0.7") },
 		TargetMoved, Error, fip, "has 10.20.0.7", nil,
@@ -681,8 +680,8 @@ var floatingFaults = []fault{
 	},
 }
 
-// selectsOutside makes an EgressIP select pods of no project. Its condition says so as well, and is not told a second
-// time.
+// selectsOutside makes an EgressIP select pods outside projects. Its condition says so as well, and is not reported
+// again.
 func selectsOutside(s *clusterstate.State) {
 	for _, name := range []string{"edge/d", "edge/b", "edge/a", "edge/c"} {
 		s.Cluster.EgressIPs[0].Outside.AddPod(name)
@@ -781,7 +780,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Each kind of finding has a fault that it is found by.
+// Every code has a fault that produces it.
 func TestFaultsHaveEveryCode(t *testing.T) {
 	shown := map[string]bool{}
 	for _, f := range faults() {
@@ -797,7 +796,7 @@ func TestFaultsHaveEveryCode(t *testing.T) {
 	}
 }
 
-// What will pass by itself is not worth a word.
+// Transient states are not reported.
 func TestPassing(t *testing.T) {
 	for what, young := range map[string]func(*clusterstate.State){
 		"an object that is being programmed": setConditionFalse(clusterstate.Condition{
@@ -841,7 +840,7 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// The same survey gives the same findings, and a survey that was written down those of the original.
+// The same survey always gives the same findings, in the same order.
 func TestSurveyInAFile(t *testing.T) {
 	s := healthySurvey()
 	for _, f := range nodeFaults[:6] {
@@ -862,7 +861,7 @@ func TestSurveyInAFile(t *testing.T) {
 	}
 }
 
-// Keys of lines are told apart by how they are written.
+// The form of a key tells rows, Vpc list entries and objects apart.
 func TestRead(t *testing.T) {
 	row := intent.DNATAndSNAT{External: addr("100.65.0.13")}.Key("acme-prod")
 	element, _ := intent.ExternalSubnetEntry("acme-prod", "ext-cloud")

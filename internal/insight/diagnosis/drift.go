@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checkDrift finds what is not as it should be. What an object that is not in force still lacks is no drift: its
-// conditions tell of it.
+// checkDrift finds rows, objects and list entries that differ from the intent. What is missing for an object that was
+// never programmed is not drift: its conditions report that.
 func (p *checker) checkDrift() {
 	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
 		return
@@ -32,7 +32,8 @@ func (p *checker) checkDrift() {
 			case d.Origin == (state.Ref{}):
 				if what.row && shard.Name != kubeovn.ManagementVpc {
 					p.report(RowForeign, append(p.projectsOfShard(shard.Name), clusterstate.RouterRef(shard.Name)),
-						"%s is on router %s, and neither Sallyport nor an object of Kube-OVN's that it made asks for it", lineWithoutSign(d.Line), shard.Name)
+						"%s is on router %s, but belongs neither to Sallyport nor to a Kube-OVN object that "+
+							"Sallyport created", lineWithoutSign(d.Line), shard.Name)
 				}
 			case d.Removes:
 				p.reportLeftover(shard, d, what)
@@ -50,8 +51,8 @@ type planTarget struct {
 	id                     string
 }
 
-// parsePlanLine tells from the key of a line what it is about: rows are "table router [id]", elements "Vpc name list
-// [id]", the rest is objects. Marks that we leave on objects of others are nothing that a packet could miss.
+// parsePlanLine parses the key of a line: rows are "table router [id]", Vpc list entries "Vpc name list [id]", the rest
+// are objects. Finalizers and marks on other objects are ignored, because they do not affect packets.
 func parsePlanLine(l state.Line) planTarget {
 	if strings.HasSuffix(l.Text, intent.Finalizer{}.String()) ||
 		strings.HasSuffix(l.Text, intent.KeptService{}.String()) {
@@ -66,7 +67,6 @@ func parsePlanLine(l state.Line) planTarget {
 	return planTarget{row: !element, vpcEntry: element, table: table, id: id}
 }
 
-// lineWithoutSign is a line without its sign.
 func lineWithoutSign(l state.Line) string { return truncateText(strings.TrimLeft(l.Text, "+-~ ")) }
 
 func truncateText(s string) string {
@@ -76,11 +76,13 @@ func truncateText(s string) string {
 	return s
 }
 
-// wasProgrammed says whether what is written for an origin was in force: then a difference is one from outside.
+// wasProgrammed reports whether everything for an origin had been programmed. Then a difference was caused from
+// outside.
 func (p *checker) wasProgrammed(shard *clusterstate.Shard, origin state.Ref) bool {
 	if o := p.objects[origin]; o != nil {
 		c := o.Condition(kubedcv1.ConditionProgrammed)
-		inForce := c.Status == "True" || c.Reason == intent.PodsNotServed // told only when the rest is in force
+		// PodsNotServed means that everything else is programmed
+		inForce := c.Status == "True" || c.Reason == intent.PodsNotServed
 		return inForce && !o.Deleting && (c.Generation == 0 || c.Generation == o.Generation)
 	}
 	return slices.ContainsFunc(dependentObjects(shard, origin), func(r state.Ref) bool {
@@ -88,7 +90,7 @@ func (p *checker) wasProgrammed(shard *clusterstate.Shard, origin state.Ref) boo
 	})
 }
 
-// dependentObjects are the objects that can't work without what is written for an origin.
+// dependentObjects returns the objects that depend on what is written for an origin.
 func dependentObjects(shard *clusterstate.Shard, origin state.Ref) (refs []state.Ref) {
 	for _, v := range shard.Verdicts {
 		if slices.Contains(v.Through, origin) {
@@ -98,7 +100,7 @@ func dependentObjects(shard *clusterstate.Shard, origin state.Ref) (refs []state
 	return refs
 }
 
-// reportDrift reports what is missing or not as it should be.
+// reportDrift reports something missing or changed.
 func (p *checker) reportDrift(shard *clusterstate.Shard, d clusterstate.Difference, what planTarget) {
 	missing := strings.HasPrefix(d.Text, "+")
 	code := map[bool]string{true: ObjectMissing, false: ObjectChanged}[missing]
@@ -116,27 +118,27 @@ func (p *checker) reportDrift(shard *clusterstate.Shard, d clusterstate.Differen
 		describePurpose(what, d.Origin), p.notRepairedSuffix())
 }
 
-// describeDrift is what a line says, in words.
+// describeDrift explains a line in words.
 func describeDrift(l state.Line) string {
 	value := strings.TrimSpace(strings.TrimPrefix(l.Text[1:], " "+l.Key))
 	if strings.HasPrefix(l.Text, "+") {
 		return truncateText(fmt.Sprintf("%s is missing (%s)", l.Key, value))
 	}
 	is, should, _ := strings.Cut(value, " → ")
-	return truncateText(fmt.Sprintf("%s is %q and should be %q", l.Key, is, should))
+	return truncateText(fmt.Sprintf("%s is %q but should be %q", l.Key, is, should))
 }
 
-// describePurpose is what a row is for, in words.
+// describePurpose explains in words what a row is for.
 func describePurpose(what planTarget, origin state.Ref) string {
 	uses := map[string]string{
-		"NAT": "the translation of addresses", "Load_Balancer": "the load balancer",
+		"NAT": "address translation", "Load_Balancer": "load balancing",
 		"Load_Balancer_Health_Check": "health checks",
-		"Logical_Router_Policy":      "", "Logical_Router_Static_Route": "the way of replies",
-		"Logical_Router_Port": "the way of packets",
-		"Logical_Switch_Port": "the way of packets", "Port_Group": "rules", "ACL": "rules",
-		"QoS": "the marks of replies", "Address_Set": "rules",
-		"Gateway_Chassis": "the gateway's node", "HA_Chassis_Group": "the node that holds addresses",
-		"Static_MAC_Binding": "the way of replies",
+		"Logical_Router_Policy":      "", "Logical_Router_Static_Route": "the return path",
+		"Logical_Router_Port": "forwarding",
+		"Logical_Switch_Port": "forwarding", "Port_Group": "the ACLs", "ACL": "the ACLs",
+		"QoS": "marking replies", "Address_Set": "the ACLs",
+		"Gateway_Chassis": "the gateway's node", "HA_Chassis_Group": "the node that holds the addresses",
+		"Static_MAC_Binding": "the return path",
 	}
 	use := uses[what.table]
 	if first, _, _ := strings.Cut(what.id, " "); use == "" {
@@ -148,7 +150,7 @@ func describePurpose(what planTarget, origin state.Ref) string {
 	return fmt.Sprintf("%s of %s", use, origin)
 }
 
-// policyBandPurpose is what router policies of a priority are for.
+// policyBandPurpose returns the purpose of router policies with a priority.
 func policyBandPurpose(priority string) string {
 	n, err := strconv.Atoi(priority)
 	for _, b := range ownership.PriorityBands {
@@ -159,25 +161,25 @@ func policyBandPurpose(priority string) string {
 	return ""
 }
 
-// notRepairedSuffix says whether somebody puts things right.
+// notRepairedSuffix returns a note for messages if the controller does not run.
 func (p *checker) notRepairedSuffix() string {
 	if p.describeLapsedLease(ControllerLease) != "" {
-		return "; nobody puts it right: sallyport-controller does not run"
+		return "; it is not repaired because sallyport-controller does not run"
 	}
 	return ""
 }
 
-// reportLeftover reports what should have gone.
+// reportLeftover reports something that should have been deleted.
 func (p *checker) reportLeftover(shard *clusterstate.Shard, d clusterstate.Difference, what planTarget) {
 	code := ObjectLeft
 	if what.row || what.vpcEntry {
 		code = RowLeft
 	}
-	p.report(code, uniqueRefs(d.Origin, clusterstate.RouterRef(shard.Name)), "%s should not be there any more%s",
+	p.report(code, uniqueRefs(d.Origin, clusterstate.RouterRef(shard.Name)), "%s should have been deleted%s",
 		lineWithoutSign(d.Line), p.notRepairedSuffix())
 }
 
-// checkForeignRows finds rows on routers and switches of projects that neither we nor Kube-OVN wrote.
+// checkForeignRows finds rows on routers and switches of projects that neither Sallyport nor Kube-OVN wrote.
 func (p *checker) checkForeignRows() {
 	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
 		return
@@ -186,7 +188,7 @@ func (p *checker) checkForeignRows() {
 		if r := p.Logical.Router(project.Shard); r != nil {
 			for _, row := range foreignRouterRows(r) {
 				p.report(RowForeign, []state.Ref{project.Ref, clusterstate.RouterRef(r.Name)},
-					"somebody else wrote %s on router %s", row, r.Name)
+					"%s on router %s was written neither by Sallyport nor by Kube-OVN", row, r.Name)
 			}
 		}
 		s := p.Logical.Switch(ownership.VPCSubnetName(project.Shard))
@@ -196,15 +198,15 @@ func (p *checker) checkForeignRows() {
 		for _, x := range s.ACLs {
 			if isForeignRow(x.IDs) {
 				p.report(RowForeign, []state.Ref{project.Ref, {Kind: string(intent.Subnet), Name: s.Name}},
-					"somebody else wrote rule %d %q %s on switch %s", x.Priority, truncateText(x.Match), x.Action,
-					s.Name)
+					"ACL %d %q %s on switch %s was written neither by Sallyport nor by Kube-OVN", x.Priority,
+					truncateText(x.Match), x.Action, s.Name)
 			}
 		}
 	}
 }
 
-// foreignRouterRows are rows on a router that neither we nor Kube-OVN wrote. Kube-OVN does not mark its NAT rows: those
-// are told from a plan.
+// foreignRouterRows returns the rows on a router that neither Sallyport nor Kube-OVN wrote. Kube-OVN does not mark its
+// NAT rows; checkDrift finds foreign ones in a plan.
 func foreignRouterRows(r *logical.Router) (out []string) {
 	for _, x := range r.Policies {
 		if isForeignRow(x.IDs) {
@@ -214,7 +216,7 @@ func foreignRouterRows(r *logical.Router) (out []string) {
 	}
 	for _, x := range r.Routes {
 		if isForeignRow(x.IDs) {
-			out = append(out, fmt.Sprintf("a route to %s by %s", x.Prefix, x.NextHop))
+			out = append(out, fmt.Sprintf("a route to %s via %s", x.Prefix, x.NextHop))
 		}
 	}
 	for _, x := range r.Balancers {
@@ -233,15 +235,16 @@ func joinNextHops(x logical.RouterPolicy) string {
 	return strings.Join(out, " ")
 }
 
-// isForeignRow says whether a row is neither ours nor Kube-OVN's, which marks its own with a key that we use as well.
+// isForeignRow reports whether a row belongs neither to Sallyport nor to Kube-OVN, which marks its rows with a key that
+// Sallyport uses as well.
 func isForeignRow(ids logical.ExternalIDs) bool {
 	return ids[ownership.RowOwnerKey] == "" && ids[ownership.RowVendorKey] == ""
 }
 
-// maxInspectionAge is how old a question may be that somebody waits for.
+// maxInspectionAge is how old an Inspection may be that a command still waits for.
 const maxInspectionAge = 10 * time.Minute
 
-// checkLeaks finds rows and questions that are left over.
+// checkLeaks finds rows and Inspections that are left over.
 func (p *checker) checkLeaks() {
 	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
 		return
@@ -250,7 +253,7 @@ func (p *checker) checkLeaks() {
 	p.visitOwnedRows(func(owner state.Ref, row string) { rows[owner] = append(rows[owner], row) })
 	for _, owner := range slices.SortedFunc(maps.Keys(rows), compareRefs) {
 		if p.isOwnerGone(owner) && !p.hasFinding(owner, Warning) {
-			p.report(LeakedRow, []state.Ref{owner}, "%s does not exist any more, and OVN still has %s for it", owner,
+			p.report(LeakedRow, []state.Ref{owner}, "%s does not exist any more, but OVN still has %s for it", owner,
 				joinLimited(rows[owner], 3))
 		}
 	}
@@ -261,11 +264,12 @@ func (p *checker) checkLeaks() {
 		}
 	}
 	if len(old) > 0 {
-		p.report(LeakedQuestion, []state.Ref{ClusterRef}, "Inspections that nobody waits for: %s", joinLimited(old, 3))
+		p.report(LeakedQuestion, []state.Ref{ClusterRef}, "Inspections that no command waits for: %s",
+			joinLimited(old, 3))
 	}
 }
 
-// isOwnerGone says whether an object that we would know of is not there.
+// isOwnerGone reports whether an owner of a known kind does not exist.
 func (p *checker) isOwnerGone(owner state.Ref) bool {
 	known := []intent.Kind{
 		intent.Project, intent.EIp, intent.FIp, intent.Service, intent.EgressIP,
@@ -277,7 +281,7 @@ func (p *checker) isOwnerGone(owner state.Ref) bool {
 	return !slices.ContainsFunc(p.Cluster.Services, func(s clusterstate.Service) bool { return s.Ref == owner })
 }
 
-// visitOwnedRows visits rows that are ours, with a name for each.
+// visitOwnedRows visits the rows that belong to Sallyport, with a name for each.
 func (p *checker) visitOwnedRows(visit func(owner state.Ref, row string)) {
 	see := func(ids logical.ExternalIDs, format string, args ...any) {
 		if owner := ids.Owner(); owner != (state.Ref{}) {

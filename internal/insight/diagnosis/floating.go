@@ -7,33 +7,33 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checkFloatingIPs finds floating IPs whose target is not there, or not ready.
+// checkFloatingIPs finds floating IPs whose target does not exist or is not ready.
 func (p *checker) checkFloatingIPs() {
 	for i := range p.Cluster.FIps {
 		f := &p.Cluster.FIps[i]
 		if f.Deleting || !f.Target.IsValid() {
-			continue // its conditions say why
+			continue // its conditions give the reason
 		}
 		pod := p.floatingIPTarget(f)
 		switch {
 		case pod == nil && f.VM == "":
-			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s leads to %s, which no pod has", f.Ref, f.Target)
+			p.report(TargetAbsent, []state.Ref{f.Ref}, "%s has target %s, but no pod has that address", f.Ref, f.Target)
 		case pod == nil:
 		case len(pod.Addresses) > 0 && !slices.Contains(pod.Addresses, f.Target):
-			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s leads to %s, and pod %s has %s%s", f.Ref, f.Target,
+			p.report(TargetMoved, []state.Ref{f.Ref, pod.Ref}, "%s has target %s, but pod %s has %s%s", f.Ref, f.Target,
 				pod.Name, pod.Addresses[0],
 				p.notRepairedSuffix())
 		case !pod.Ready:
 			report := p.report(TargetNotReady, []state.Ref{f.Ref, pod.Ref}, "pod %s of %s %s", pod.Name, f.Ref,
 				p.describePodState(pod))
 			if pod.Phase == "Running" && pod.Waiting == "" {
-				report.Severity = Warning // it may answer all the same
+				report.Severity = Warning // it may still answer
 			}
 		}
 	}
 }
 
-// floatingIPTarget is the pod of a floating IP, by name or by address.
+// floatingIPTarget returns the pod of a floating IP, by name or by address, or nil.
 func (p *checker) floatingIPTarget(f *clusterstate.FIp) *clusterstate.Pod {
 	if f.Pod != "" {
 		return p.Cluster.Pod(clusterstate.PodRef(f.Namespace, f.Pod))
@@ -41,7 +41,7 @@ func (p *checker) floatingIPTarget(f *clusterstate.FIp) *clusterstate.Pod {
 	return p.PodAt(f.Shard, f.Target)
 }
 
-// checkEgressIPs finds egress addresses that nobody uses, whose node is down, or that selected pods do not leave with.
+// checkEgressIPs finds egress addresses that no pod uses, whose node is down, or that selected pods do not use.
 func (p *checker) checkEgressIPs() {
 	for i := range p.Cluster.EgressIPs {
 		e := &p.Cluster.EgressIPs[i]
@@ -50,7 +50,7 @@ func (p *checker) checkEgressIPs() {
 		}
 		if e.Outside.Number > 0 && !e.Deleting {
 			p.report(EgressOutsideProject, []state.Ref{e.Ref},
-				"%d of the %d pods that %s selects are of no project and not served: %s",
+				"%d of the %d pods that %s selects are not in a project and not served: %s",
 				e.Outside.Number, e.Selects, e.Ref, e.Outside)
 		}
 		for _, a := range sortedKeys(e.Held) {

@@ -8,30 +8,30 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// InspectionScope is what somebody wants to know: everything, or about a connection.
+// InspectionScope limits what nodes are asked: everything, or about one connection.
 type InspectionScope struct {
-	// Nodes are those that are asked; none: all.
+	// Nodes to inspect; empty: all.
 	Nodes []string
-	// Client and Server are the ends of a connection as the client sees it; invalid: no connection in particular.
+	// Client and Server are the endpoints of a connection as the client sees them; invalid: no particular connection.
 	Client netip.Addr
 	Server netip.AddrPort
 }
 
-// How many questions of a kind a node is asked. The kind Inspection allows no more.
+// Maximum number of questions of a kind for one node. The kind Inspection has the same limits.
 const (
 	maxNeighbourQuestions = 256
 	maxUsageQuestions     = 1024
 )
 
-// outsideAddresses are destinations outside, for questions about ways to the outside as such: addresses that are for
-// documentation only.
+// outsideAddresses are destinations for questions about routes to the outside in general: addresses reserved for
+// documentation.
 var outsideAddresses = map[bool]netip.Addr{
 	true:  netip.MustParseAddr("203.0.113.1"),
 	false: netip.MustParseAddr("2001:db8::1"),
 }
 
-// PlanInspections are what nodes have to be asked, one question each, so that Examine can tell what is wrong there. A
-// node that is not Ready is not asked.
+// PlanInspections returns one Inspection for each node, with what CheckCluster needs to know. Nodes that are not Ready
+// are skipped.
 func PlanInspections(s *clusterstate.State, c InspectionScope) (out []kubedcv1alpha1.InspectionSpec) {
 	q := &inspectionPlanner{checker: newChecker(s), scope: c, specs: map[string]*kubedcv1alpha1.InspectionSpec{}}
 	for _, n := range s.Cluster.Nodes {
@@ -49,14 +49,14 @@ func PlanInspections(s *clusterstate.State, c InspectionScope) (out []kubedcv1al
 	return out
 }
 
-// inspectionPlanner are being made.
+// inspectionPlanner collects the questions for each node.
 type inspectionPlanner struct {
 	*checker
 	scope InspectionScope
 	specs map[string]*kubedcv1alpha1.InspectionSpec
 }
 
-// addNeighbourQuestion asks a node who has an address, unless it is not on that wire.
+// addNeighbourQuestion asks a node who has an address, if it is connected to that network.
 func (q *inspectionPlanner) addNeighbourQuestion(node string, s *clusterstate.Subnet, a netip.Addr) {
 	by := s.InterfaceOn(node)
 	if spec := q.specs[node]; spec != nil && by != "" && len(spec.Neighbours) < maxNeighbourQuestions {
@@ -66,7 +66,7 @@ func (q *inspectionPlanner) addNeighbourQuestion(node string, s *clusterstate.Su
 	}
 }
 
-// gatewayNodes are the nodes that are on the wires of external networks.
+// gatewayNodes returns the nodes that are connected to the external networks.
 func (q *inspectionPlanner) gatewayNodes() (out []*clusterstate.Node) {
 	for _, name := range sortedKeys(q.specs) {
 		if n := q.nodes[name]; n.Gateway {
@@ -76,7 +76,7 @@ func (q *inspectionPlanner) gatewayNodes() (out []*clusterstate.Node) {
 	return out
 }
 
-// addGatewayQuestions asks every node on a wire for the gateways there.
+// addGatewayQuestions asks every connected node for the gateways.
 func (q *inspectionPlanner) addGatewayQuestions() {
 	for _, n := range q.gatewayNodes() {
 		for _, s := range q.externalSubnets() {
@@ -87,15 +87,16 @@ func (q *inspectionPlanner) addGatewayQuestions() {
 	}
 }
 
-// addAddressQuestions asks for each address who answers for it, on a node that does not hold it itself if there is one:
-// so one hears OVN, too. How many ports of it are in use, the node that holds it knows.
+// addAddressQuestions asks for each address which MAC addresses answer for it. It asks a node that does not hold the
+// address if there is one, because a node does not receive its own OVN's answers. The node that holds the address is
+// asked how many of its ports are in use.
 func (q *inspectionPlanner) addAddressQuestions() {
 	present := q.presentAddresses()
 	edges := q.gatewayNodes()
 	for i, a := range sortedAddresses(present) {
 		s := q.Cluster.ExternalSubnetAt(a)
 		to := q.scope.Server.Addr()
-		// then any address of the cluster may be the one that it leaves with
+		// an external server: the connection may use any address of the cluster as its source
 		leaves := to.IsValid() && q.Cluster.ExternalSubnetAt(to) == nil
 		if to.IsValid() && to != a && !leaves {
 			continue
@@ -118,7 +119,7 @@ func (q *inspectionPlanner) addAddressQuestions() {
 	}
 }
 
-// addRouteQuestions asks by which interface replies leave: those that are marked for a network, and those from the
+// addRouteQuestions asks through which interface replies leave: those with the mark of a network, and those from the
 // server of the connection.
 func (q *inspectionPlanner) addRouteQuestions() {
 	to := q.scope.Client
@@ -146,7 +147,7 @@ func (q *inspectionPlanner) addRouteQuestions() {
 	}
 }
 
-// addConnectionQuestions asks for those of the client.
+// addConnectionQuestions asks for the tracked connections of the client.
 func (q *inspectionPlanner) addConnectionQuestions() {
 	if !q.scope.Client.IsValid() || !q.scope.Server.IsValid() {
 		return

@@ -9,14 +9,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// asksNeighbour is whether a node is asked who has an address.
+// asksNeighbour reports whether a node is asked who has an address.
 func asksNeighbour(spec kubedcv1alpha1.InspectionSpec, address string) bool {
 	return slices.ContainsFunc(spec.Neighbours, func(q kubedcv1alpha1.NeighbourQuestion) bool {
 		return q.Address == address && q.Interface == "eth1"
 	})
 }
 
-// inspectionsByNode are the questions by node.
+// inspectionsByNode returns the planned Inspections by node.
 func inspectionsByNode(s *clusterstate.State, c InspectionScope) map[string]kubedcv1alpha1.InspectionSpec {
 	out := map[string]kubedcv1alpha1.InspectionSpec{}
 	for _, q := range PlanInspections(s, c) {
@@ -25,8 +25,8 @@ func inspectionsByNode(s *clusterstate.State, c InspectionScope) map[string]kube
 	return out
 }
 
-// Every gateway node is asked for gateways. For an address of ours a node is asked that does not hold it: it hears OVN
-// as well as others. How many ports are in use, the holder knows.
+// Every gateway node is asked for gateways. For an address of the cluster, a node is asked that does not hold it,
+// because it receives the answers of OVN as well as of others. The holder is asked how many ports are in use.
 func TestQuestions(t *testing.T) {
 	s := healthySurvey()
 	q := inspectionsByNode(s, InspectionScope{})
@@ -51,7 +51,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// A node whose wire is another interface than that of others is asked there, and what it has instead is not missed.
+// A node that is connected through another interface than the others is asked on that one, and the usual interface is
+// not reported missing.
 func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
 	s := healthySurvey()
 	for i := range s.Cluster.Subnets {
@@ -75,8 +76,7 @@ func TestANodeWithAnInterfaceOfItsOwn(t *testing.T) {
 	}
 }
 
-// Who asks about a connection gets questions about its address, its way back and its state, of the nodes that were
-// chosen.
+// Inspections for a connection ask the chosen nodes about its address, its reply route and its state.
 func TestQuestionsAboutAConnection(t *testing.T) {
 	s := healthySurvey()
 	client := addr("203.0.113.10")
@@ -102,8 +102,8 @@ func TestQuestionsAboutAConnection(t *testing.T) {
 	}
 }
 
-// What leaves the cluster may leave with any address: how much of each is in use is asked, and not who else answers for
-// it.
+// A connection to the outside may use any address as its source: the usage of each is asked, but not who else answers
+// for it.
 func TestQuestionsAboutTheWayOut(t *testing.T) {
 	q := inspectionsByNode(healthySurvey(), InspectionScope{Nodes: []string{"node2"}, Server: port("203.0.113.10:443")})
 	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asksNeighbour(q["node2"], "100.65.0.12") ||

@@ -13,35 +13,35 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// How full is low, and how full is full, in percent.
+// Usage in percent that is reported as low and as full.
 const (
 	lowPercent  = 80
 	fullPercent = 95
 )
 
-// Settings of the kernel that are looked at.
+// Sysctls that are checked.
 const (
 	conntrackCountKey = "net.netfilter.nf_conntrack_count"
 	conntrackMaxKey   = "net.netfilter.nf_conntrack_max"
 )
 
-// hasStrictRPFilter says whether a node drops what comes in by an interface when its way back is another. The greater
-// of two settings counts.
+// hasStrictRPFilter reports whether a node drops packets on an interface if the route back to the sender uses another
+// one. The kernel uses the larger of the two settings.
 func hasStrictRPFilter(i clusterstate.NodeInspection, name string) bool {
 	all, _ := strconv.Atoi(i.Settings["net.ipv4.conf.all.rp_filter"])
 	one, _ := strconv.Atoi(i.Settings["net.ipv4.conf."+name+".rp_filter"])
 	return max(all, one) == 1
 }
 
-// nodeAttachment is a network that a node is on itself, and by which interface.
+// nodeAttachment is a network that a node itself is connected to, and the interface.
 type nodeAttachment struct {
 	network  *clusterstate.Network
 	iface    *clusterstate.Interface
-	nodePath *clusterstate.NodePath // nil: nobody leads its replies back
+	nodePath *clusterstate.NodePath // nil: no NodePath routes its replies
 	settings clusterstate.NodeNetwork
 }
 
-// nodeAttachments are the networks that a node is on itself.
+// nodeAttachments returns the networks that a node itself is connected to.
 func (p *checker) nodeAttachments(name string) (out []nodeAttachment) {
 	i := p.Inspected[name]
 	for k := range p.Cluster.Networks {
@@ -60,7 +60,7 @@ func (p *checker) nodeAttachments(name string) (out []nodeAttachment) {
 	return out
 }
 
-// usesReplyMark says whether replies on a way are told by their mark.
+// usesReplyMark reports whether replies on a network are recognized by their mark.
 func usesReplyMark(w clusterstate.NodeNetwork) bool {
 	return w.Mark != 0 && (w.Method == string(kubedcv1alpha1.NodeConnection) ||
 		w.Method == string(kubedcv1alpha1.NodeMark))
@@ -81,25 +81,26 @@ func (p *checker) findNodePath(node, network string) (*clusterstate.NodePath, cl
 	return nil, clusterstate.NodeNetwork{}
 }
 
-// checkRPFilters finds uplinks that drop what comes in because the way back is another.
+// checkRPFilters finds uplinks with a strict rp_filter.
 func (p *checker) checkRPFilters() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, o := range p.nodeAttachments(name) {
 			if hasStrictRPFilter(p.Inspected[name], o.iface.Name) {
 				p.report(RPFilterStrict, []state.Ref{clusterstate.NodeRef(name), o.network.Ref},
-					"rp_filter of interface %s of node %s is strict: what comes in by network %s from elsewhere is dropped", o.iface.Name, name, o.network.Name)
+					"rp_filter of interface %s of node %s is strict: packets from other networks that arrive on "+
+						"network %s are dropped", o.iface.Name, name, o.network.Name)
 			}
 		}
 	}
 }
 
-// checkReplyRoutes finds replies that leave by another interface than what they answer came in by.
+// checkReplyRoutes finds replies that leave through another interface than the one their request arrived on.
 func (p *checker) checkReplyRoutes() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, r := range p.Inspected[name].Routes {
 			if x := p.expectedInterface(name, r); x != nil && r.Output != x.Name {
 				p.report(AsymmetricRoute, p.routeRefs(name, x, r),
-					"node %s sends replies to %s%s by interface %s, and requests come in by %s%s",
+					"node %s sends replies to %s%s through interface %s, but requests arrive on %s%s",
 					name, r.To, formatSource(r.From), outputOrNone(r.Output, r.Problem), x.Name,
 					p.explainReplyRoute(name, x.Name))
 			}
@@ -107,8 +108,9 @@ func (p *checker) checkReplyRoutes() {
 	}
 }
 
-// expectedInterface is the interface by which a packet should leave; nil: any will do. What has the mark of a network
-// leaves by its interface; what has an address of an interface, by that, unless marks decide and it has none.
+// expectedInterface returns the interface through which a packet should leave, or nil if any will do. Packets with the
+// mark of a network use its interface. Packets from an address of an interface use that interface, unless marks decide
+// there and the packet has none.
 func (p *checker) expectedInterface(node string, r clusterstate.RouteLookup) *clusterstate.Interface {
 	networks := p.nodeAttachments(node)
 	if r.Mark != 0 {
@@ -143,17 +145,16 @@ func (p *checker) routeRefs(node string, x *clusterstate.Interface, r clustersta
 	return uniqueRefs(append(about, p.objectsWithAddress(r.From)...)...)
 }
 
-// explainReplyRoute says who should lead replies back there.
+// explainReplyRoute returns why replies take the wrong interface.
 func (p *checker) explainReplyRoute(node, by string) string {
 	for _, o := range p.nodeAttachments(node) {
 		if o.iface.Name == by && o.nodePath != nil {
-			return "; a rule of somebody else comes before those of NodePath " + node
+			return "; a foreign ip rule precedes those of NodePath " + node
 		}
 	}
-	return "; no ExternalNetwork leads its replies back"
+	return "; no ExternalNetwork routes its replies"
 }
 
-// formatSource is the source of a packet, where it is known.
 func formatSource(a netip.Addr) string {
 	if !a.IsValid() {
 		return ""
@@ -168,8 +169,8 @@ func outputOrNone(output, problem string) string {
 	return output
 }
 
-// checkConntrack finds nodes that can't track more connections: in the kernel, or in an Open vSwitch that tracks its
-// own.
+// checkConntrack finds nodes whose connection table is full: that of the kernel, or that of Open vSwitch's userspace
+// datapath.
 func (p *checker) checkConntrack() {
 	for _, name := range sortedKeys(p.Inspected) {
 		i := p.Inspected[name]
@@ -186,7 +187,7 @@ func (p *checker) reportConntrackUsage(node, who string, now, most int) {
 	}
 }
 
-// usageCode is the code for how much of something is in use; empty: not much.
+// usageCode returns the code for a usage, or "" if it is not worth reporting.
 func usageCode(used, of int, whenFull, whenLow string) string {
 	switch {
 	case of <= 0:
@@ -199,7 +200,7 @@ func usageCode(used, of int, whenFull, whenLow string) string {
 	return ""
 }
 
-// checkSNATPorts finds addresses whose ports are used up. Each node gives out ports by itself.
+// checkSNATPorts finds addresses whose ports are used up. Each node allocates ports on its own.
 func (p *checker) checkSNATPorts() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, u := range p.Inspected[name].Usage {
@@ -215,7 +216,7 @@ func (p *checker) checkSNATPorts() {
 	}
 }
 
-// snatPortCount is how many ports of an address OVN gives out: all that there are, or a range that somebody has set.
+// snatPortCount returns how many ports of an address OVN uses: all, or the range of its NAT entry.
 func (p *checker) snatPortCount(a netip.Addr, all int) int {
 	for _, r := range p.Logical.Routers {
 		for _, n := range r.NATs {
@@ -230,12 +231,12 @@ func (p *checker) snatPortCount(a netip.Addr, all int) int {
 	return all
 }
 
-// inactiveStates are states of connections that send nothing any more, or have not begun: who gets no answer tries
-// again from another port.
+// inactiveStates are states of connections that do not send any more, or have not been established: a client without an
+// answer retries from another port.
 var inactiveStates = []string{"SYN_SENT", "TIME_WAIT", "CLOSE", "CLOSED", "SHUTDOWN_ACK_SENT"}
 
-// checkConnections finds those that lead to where their address does not lead any more. TCP to a pod that is still
-// there goes on rightly.
+// checkConnections finds connections whose address now has another backend. A TCP connection to a pod that still exists
+// may continue.
 func (p *checker) checkConnections() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, c := range p.Inspected[name].Connection {
@@ -248,15 +249,15 @@ func (p *checker) checkConnections() {
 			}
 			p.report(StaleConnection, uniqueRefs(append([]state.Ref{by},
 				p.objectsWithAddress(c.Destination.Addr())...)...),
-				"node %s still sends what comes from %s to %s (%s) on to %s, which is no backend any more", name,
+				"node %s still forwards packets from %s to %s (%s) to %s, which is no longer a backend", name,
 				c.Source, c.Destination, c.Protocol,
 				c.ReplySource)
 		}
 	}
 }
 
-// lookUpDestination says whether a connection goes elsewhere than new ones do, for whom the address leads, and on which
-// router.
+// lookUpDestination returns the owner and router of a connection's address, and whether the connection has another
+// backend than new connections would get.
 func (p *checker) lookUpDestination(c clusterstate.Connection) (by state.Ref, router string, elsewhere bool) {
 	if vip, by, router := p.findVIP(c.Destination, c.Protocol); vip != nil {
 		return by, router, !slices.Contains(vip.Backends, c.ReplySource)
@@ -271,7 +272,7 @@ func (p *checker) lookUpDestination(c clusterstate.Connection) (by state.Ref, ro
 	return state.Ref{}, "", false
 }
 
-// floatingIPAt is the floating IP with an address.
+// floatingIPAt returns the floating IP with an address.
 func (p *checker) floatingIPAt(a netip.Addr) state.Ref {
 	for i := range p.Cluster.FIps {
 		if f := &p.Cluster.FIps[i]; f.External == a {
@@ -281,7 +282,7 @@ func (p *checker) floatingIPAt(a netip.Addr) state.Ref {
 	return state.Ref{}
 }
 
-// findVIP is where connections to an address and port are balanced, for whom, and on which router.
+// findVIP returns the VIP at an address and port, the owner of its load balancer, and its router.
 func (p *checker) findVIP(to netip.AddrPort, protocol string) (*logical.VIP, state.Ref, string) {
 	for i := range p.Logical.Routers {
 		for k := range p.Logical.Routers[i].Balancers {

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checkLabelOverwrites finds rules of others that overwrite the label of a connection. OVN keeps the label and the
-// observation point of a sample in the same 32 bits, and the rule that decides last writes them.
+// checkLabelOverwrites finds foreign ACLs that overwrite the label of a connection. OVN keeps the label and the
+// observation point of a sample in the same 32 bits, and the last ACL that decides writes them.
 func (p *checker) checkLabelOverwrites() {
 	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
 		return
@@ -37,7 +37,7 @@ func (p *checker) checkLabelOverwrites() {
 	}
 }
 
-// labelledPorts are the ports of switches on which our ACLs label connections, with their switch.
+// labelledPorts returns the ports of switches on which Sallyport's ACLs label connections, with their switch.
 func (p *checker) labelledPorts() map[string]string {
 	ours := map[string]bool{}
 	for _, g := range p.Logical.Groups {
@@ -59,8 +59,8 @@ func (p *checker) labelledPorts() map[string]string {
 	return out
 }
 
-// reportLabelOverwrites reports the rules of a switch or a port group that overwrite labels of connections to pods on
-// some switches.
+// reportLabelOverwrites reports the ACLs of a switch or port group that overwrite labels of connections to pods on some
+// switches.
 func (p *checker) reportLabelOverwrites(rules []logical.ACL, holder string, switches []string) {
 	for _, x := range rules {
 		if !overwritesLabel(x) {
@@ -75,14 +75,14 @@ func (p *checker) reportLabelOverwrites(rules []logical.ACL, holder string, swit
 		}
 		p.report(LabelOverwritten, about,
 			"ACL %s of %s has %s: it overwrites the label of connections to pods on switch %s, "+
-				"and replies to clients on secondary networks leave by the default network", describeACL(x), holder,
-			describeLabelOrSample(x), joinLimited(switches, 3))
+				"and replies to clients on secondary networks leave through the default network", describeACL(x),
+			holder, describeLabelOrSample(x), joinLimited(switches, 3))
 	}
 }
 
-// overwritesLabel says whether a rule of others can be the last that writes the label of a connection to a pod. A rule
-// that passes in another tier than our first comes before one of ours, and in that tier one with a lower priority is
-// not reached.
+// overwritesLabel reports whether a foreign ACL can be the last one that writes the label of a connection to a pod. An
+// ACL with action pass in a tier other than our first is followed by one of ours. In our first tier, an ACL with a
+// lower priority is not reached.
 func overwritesLabel(x logical.ACL) bool {
 	if isOwnedRow(x.IDs) || x.Direction != string(intent.ToLport) || x.Label == 0 && !x.Sampled {
 		return false
@@ -100,7 +100,7 @@ func overwritesLabel(x logical.ACL) bool {
 
 func isOwnedRow(ids logical.ExternalIDs) bool { return ids[ownership.RowOwnerKey] != "" }
 
-// describeACL is a rule as ovn-nbctl acl-list shows it.
+// describeACL formats an ACL as ovn-nbctl acl-list shows it.
 func describeACL(x logical.ACL) string {
 	text := fmt.Sprintf("%d %q %s (tier %d, %s)", x.Priority, truncateText(x.Match), x.Action, x.Tier, x.Direction)
 	if x.Name != "" {
@@ -109,7 +109,7 @@ func describeACL(x logical.ACL) string {
 	return text
 }
 
-// describeLabelOrSample is what a rule has that takes the place of a label.
+// describeLabelOrSample names what overwrites the label.
 func describeLabelOrSample(x logical.ACL) string {
 	var out []string
 	if x.Label != 0 {

@@ -8,13 +8,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// neighbourAnswer is what one node heard for an address.
+// neighbourAnswer is what one node received for an address.
 type neighbourAnswer struct {
 	node string
 	clusterstate.Neighbour
 }
 
-// neighbourAnswers are the answers to questions on an external subnet, by address.
+// neighbourAnswers returns the answers on an external subnet, by address.
 func (p *checker) neighbourAnswers(s *clusterstate.Subnet) map[netip.Addr][]neighbourAnswer {
 	out := map[netip.Addr][]neighbourAnswer{}
 	for _, name := range sortedKeys(p.Inspected) {
@@ -27,7 +27,6 @@ func (p *checker) neighbourAnswers(s *clusterstate.Subnet) map[netip.Addr][]neig
 	return out
 }
 
-// externalSubnets are the external subnets.
 func (p *checker) externalSubnets() (out []*clusterstate.Subnet) {
 	for i := range p.Cluster.Subnets {
 		if p.Cluster.Subnets[i].Network != "" {
@@ -37,7 +36,7 @@ func (p *checker) externalSubnets() (out []*clusterstate.Subnet) {
 	return out
 }
 
-// checkGateways finds gateways for which nobody answers, or two.
+// checkGateways finds gateways for which nobody answers, or several hosts.
 func (p *checker) checkGateways() {
 	for _, s := range p.externalSubnets() {
 		heard := p.neighbourAnswers(s)
@@ -61,7 +60,7 @@ func (p *checker) checkGatewayAnswers(s *clusterstate.Subnet, gateway netip.Addr
 		p.report(GatewaySilent, about, "nobody answers for gateway %s of network %s (asked by %s)", gateway, s.Network,
 			joinLimited(silent, 4))
 	case len(silent) > 0:
-		p.report(GatewaySilent, about, "on node %s nobody answers for gateway %s of network %s; on others somebody does",
+		p.report(GatewaySilent, about, "nobody answers node %s for gateway %s of network %s; other nodes get answers",
 			joinLimited(silent, 4), gateway, s.Network)
 	}
 	if macs = slices.Compact(slices.Sorted(slices.Values(macs))); len(macs) > 1 {
@@ -70,13 +69,13 @@ func (p *checker) checkGatewayAnswers(s *clusterstate.Subnet, gateway netip.Addr
 	}
 }
 
-// addressPresence is where an external address is in OVN: who may answer for it, and which chassis does.
+// addressPresence says which MAC addresses and chassis answer for an external address in OVN.
 type addressPresence struct {
 	macs, chassis []string
-	answersAnyone bool // OVN answers whoever asks
+	answersAnyone bool // OVN answers any request
 }
 
-// presentAddresses are the external addresses that OVN answers for.
+// presentAddresses returns the external addresses that OVN answers for.
 func (p *checker) presentAddresses() map[netip.Addr]*addressPresence {
 	out := map[netip.Addr]*addressPresence{}
 	for a, claims := range p.collectAddressClaims() {
@@ -99,10 +98,10 @@ func (p *checker) presentAddresses() map[netip.Addr]*addressPresence {
 	return out
 }
 
-// checkNeighbours finds addresses of ours for which somebody else answers, or nobody.
+// checkNeighbours finds addresses of the cluster for which another host answers, or nobody.
 func (p *checker) checkNeighbours() {
 	if p.isUnreadable(clusterstate.Northbound) {
-		return // who should answer is not known
+		return // it is not known who should answer
 	}
 	present := p.presentAddresses()
 	for _, s := range p.externalSubnets() {
@@ -121,7 +120,7 @@ func (p *checker) checkNeighbourAnswers(s *clusterstate.Subnet, a netip.Addr, at
 ) {
 	have := p.objectsWithAddress(a)
 	if at == nil && len(have) == 0 {
-		return // none of ours
+		return // not an address of the cluster
 	}
 	about := uniqueRefs(append(have, p.externalSubnetRefs(s)...)...)
 	var others, nodes []string
@@ -138,15 +137,15 @@ func (p *checker) checkNeighbourAnswers(s *clusterstate.Subnet, a netip.Addr, at
 	}
 	switch {
 	case len(others) > 0:
-		p.report(AddressDuplicate, about, "%s on the wire of network %s answers for %s too, and is none of OVN's",
+		p.report(AddressDuplicate, about, "%s on network %s also answers for %s, but is not a MAC address of OVN",
 			joinLimited(others, 3), s.Network, a)
 	case at != nil && at.answersAnyone && !answered && p.isHeldElsewhere(at, nodes):
-		p.report(AddressSilent, about, "nobody answers for %s on the wire of network %s (asked by %s), and OVN should",
+		p.report(AddressSilent, about, "nobody answers for %s on network %s (asked by %s), but OVN should",
 			a, s.Network, joinLimited(nodes, 3))
 	}
 }
 
-// isHeldElsewhere says whether an address is held by another node than those that asked: a node does not hear itself.
+// isHeldElsewhere reports whether none of the asking nodes holds an address: a node does not receive its own answers.
 func (p *checker) isHeldElsewhere(at *addressPresence, nodes []string) bool {
 	return !slices.ContainsFunc(at.chassis, func(c string) bool {
 		n := p.nodeOfChassis(c)

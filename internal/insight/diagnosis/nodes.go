@@ -12,11 +12,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// maxLeaseSilence is how long a node may leave its lease alone. Kubelets renew it every ten seconds; Kubernetes waits
-// for forty.
+// maxLeaseSilence is how old a node's lease may be. Kubelets renew it every ten seconds; Kubernetes waits for forty.
 const maxLeaseSilence = 25 * time.Second
 
-// maxNodeClockSkew is how wrong a clock may be.
+// maxNodeClockSkew is how far a node's clock may be off.
 const maxNodeClockSkew = 5 * time.Second
 
 // checkNodeReadiness finds nodes that are down.
@@ -33,7 +32,7 @@ func (p *checker) checkNodeReadiness() {
 			f := p.report(NodeSilent, []state.Ref{n.Ref}, "node %s has not renewed its lease for %s; %s", n.Name,
 				roundDuration(quiet), p.describeNodeLoad(n))
 			if p.Inspected[n.Name].Problem != "" {
-				f.Severity = p.nodeDownSeverity(n) // it does not answer either
+				f.Severity = p.nodeDownSeverity(n) // the agent does not answer either
 			}
 		}
 	}
@@ -46,7 +45,7 @@ func formatReason(c clusterstate.Condition) string {
 	return fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
 }
 
-// nodeDownSeverity is how bad it is that a node is down.
+// nodeDownSeverity returns the severity of a node being down.
 func (p *checker) nodeDownSeverity(n *clusterstate.Node) Severity {
 	if n.Gateway || n.Assignable || len(p.listNodeLoad(n)) > 0 {
 		return Error
@@ -54,16 +53,16 @@ func (p *checker) nodeDownSeverity(n *clusterstate.Node) Severity {
 	return Warning
 }
 
-// describeNodeLoad is what is on a node, in words.
+// describeNodeLoad lists in words what runs on a node.
 func (p *checker) describeNodeLoad(n *clusterstate.Node) string {
 	load := p.listNodeLoad(n)
 	if len(load) == 0 {
-		return "nothing that is reached from outside is on it"
+		return "it has no gateways, egress addresses or pods"
 	}
 	return "on it: " + joinLimited(load, 6)
 }
 
-// listNodeLoad is what is on a node: gateways that it holds, egress addresses, and pods.
+// listNodeLoad lists what runs on a node: gateway ports, egress addresses and pods.
 func (p *checker) listNodeLoad(n *clusterstate.Node) (out []string) {
 	if c := p.chassisOfNode(n); c != nil {
 		for _, r := range p.Logical.Routers {
@@ -89,7 +88,7 @@ func (p *checker) listNodeLoad(n *clusterstate.Node) (out []string) {
 	return out
 }
 
-// checkNodeChassis finds nodes that OVN does not know, or knows by another name.
+// checkNodeChassis finds nodes without a chassis in OVN, or with one of another name.
 func (p *checker) checkNodeChassis() {
 	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Southbound) || len(p.Logical.Chassis) == 0 {
 		return
@@ -103,16 +102,16 @@ func (p *checker) checkNodeChassis() {
 			p.report(ChassisMissing, []state.Ref{n.Ref}, "OVN's southbound database has no chassis for node %s; %s",
 				n.Name, p.describeNodeLoad(n)).Severity = p.nodeDownSeverity(n)
 		case n.Chassis != "" && n.Chassis != c.Name:
-			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Kube-OVN noted chassis %s for node %s, and OVN has %s",
-				n.Chassis, n.Name, c.Name)
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "the annotation of node %s names chassis %s, but OVN has %s",
+				n.Name, n.Chassis, c.Name)
 		case said != "" && said != c.Name:
-			p.report(ChassisMismatch, []state.Ref{n.Ref}, "node %s says that it is chassis %s, and OVN has %s for it",
+			p.report(ChassisMismatch, []state.Ref{n.Ref}, "Open vSwitch of node %s has chassis name %s, but OVN has %s",
 				n.Name, said, c.Name)
 		}
 	}
 }
 
-// checkGatewayChassis finds router ports that nobody can hold.
+// checkGatewayChassis finds gateway ports that are assigned to chassis that do not exist.
 func (p *checker) checkGatewayChassis() {
 	if p.isUnreadable(clusterstate.Northbound, clusterstate.Southbound) || len(p.Logical.Chassis) == 0 {
 		return
@@ -125,7 +124,7 @@ func (p *checker) checkGatewayChassis() {
 			}
 			about := append(p.projectsOfShard(r.Name), clusterstate.RouterRef(r.Name))
 			f := p.report(ChassisMissing, about,
-				"port %s of router %s may be held by chassis %s, which OVN does not know", port.Name, r.Name,
+				"port %s of router %s may be held by chassis %s, which does not exist in OVN", port.Name, r.Name,
 				joinLimited(slices.DeleteFunc(slices.Clone(port.Chassis), func(c string) bool {
 					return p.chassis[c] != nil
 				}), 3))
@@ -136,7 +135,7 @@ func (p *checker) checkGatewayChassis() {
 	}
 }
 
-// checkAgents finds nodes that do not answer.
+// checkAgents finds nodes whose agent does not answer.
 func (p *checker) checkAgents() {
 	var silent []string
 	for _, name := range sortedKeys(p.Inspected) {
@@ -145,7 +144,7 @@ func (p *checker) checkAgents() {
 		}
 	}
 	if len(silent) > 0 && len(silent) == len(p.Inspected) {
-		p.report(AgentsAbsent, []state.Ref{ClusterRef}, "no node answers questions about itself (%s: %s)", silent[0],
+		p.report(AgentsAbsent, []state.Ref{ClusterRef}, "no node answers Inspections (%s: %s)", silent[0],
 			p.Inspected[silent[0]].Problem)
 		return
 	}
@@ -157,10 +156,12 @@ func (p *checker) checkAgents() {
 	}
 }
 
-// checkClocks finds those that are wrong. A node answers between question and answer, so its clock lies between ours.
+// checkClocks finds wrong clocks. A node answers between question and answer, so its clock should be between those
+// times.
 func (p *checker) checkClocks() {
 	if off := p.Taken.Sub(p.now); off.Abs() >= maxLocalClockSkew {
-		p.report(ClockSkew, []state.Ref{ClusterRef}, "the clock of this machine is %s off that of the cluster's nodes",
+		p.report(ClockSkew, []state.Ref{ClusterRef},
+			"the clock of this machine differs by %s from the clocks of the cluster's nodes",
 			roundDuration(off.Abs()))
 		return
 	}
@@ -177,7 +178,7 @@ func (p *checker) checkClocks() {
 	}
 }
 
-// checkOpenVSwitch finds Open vSwitches that do not work.
+// checkOpenVSwitch finds nodes whose Open vSwitch or ovn-controller does not work.
 func (p *checker) checkOpenVSwitch() {
 	for _, name := range sortedKeys(p.Inspected) {
 		s := p.Inspected[name].Switch
@@ -193,14 +194,13 @@ func (p *checker) checkOpenVSwitch() {
 	}
 }
 
-// isOVSDown says whether Open vSwitch on a node does not answer: nothing is carried out there, and interfaces that are
-// its own are down.
+// isOVSDown reports whether Open vSwitch on a node does not answer. Then no changes are applied there, and its internal
+// interfaces are down.
 func (p *checker) isOVSDown(node string) bool {
 	s := p.Inspected[node].Switch
-	return s.Problem != "" && s.Version == "" // what tells its version answers
+	return s.Problem != "" && s.Version == "" // if it reports its version, it answers
 }
 
-// findInterface is an interface of a node.
 func findInterface(i clusterstate.NodeInspection, name string) *clusterstate.Interface {
 	for k := range i.Interfaces {
 		if i.Interfaces[k].Name == name {
@@ -210,17 +210,17 @@ func findInterface(i clusterstate.NodeInspection, name string) *clusterstate.Int
 	return nil
 }
 
-// uplink is an interface by which a node is connected, and what hangs on it.
+// uplink is an interface that connects a node, and what depends on it.
 type uplink struct {
 	name     string
-	iface    *clusterstate.Interface // nil: it is not there
+	iface    *clusterstate.Interface // nil: it does not exist
 	refs     []state.Ref
 	purpose  string
-	overhead int // how many bytes its packets have on top of pods'
+	overhead int // bytes of encapsulation added to pods' packets
 }
 
-// listUplinks are those of a node that have answered: of external networks where it may hold gateways, and the one of
-// its tunnels.
+// listUplinks returns the uplinks of an inspected node: those to external networks if it may hold gateways, and the one
+// for tunnels.
 func (p *checker) listUplinks(name string) (out []uplink) {
 	i, n := p.Inspected[name], p.nodes[name]
 	if n == nil || i.Problem != "" || len(i.Interfaces) == 0 {
@@ -248,14 +248,15 @@ func (p *checker) listUplinks(name string) (out []uplink) {
 	return out
 }
 
-// carriesTunnel says whether tunnels begin at an interface. Encaps are a type and an address.
+// carriesTunnel reports whether an interface has the address of a tunnel endpoint. Encaps are a type and an address.
 func carriesTunnel(x *clusterstate.Interface, encaps []string) bool {
 	return slices.ContainsFunc(x.Addresses, func(own netip.Prefix) bool {
 		return slices.ContainsFunc(encaps, func(e string) bool { return strings.HasSuffix(e, " "+own.Addr().String()) })
 	})
 }
 
-// geneveOverhead is what geneve puts round a packet: IP, UDP, geneve with OVN's option, and the inner Ethernet header.
+// geneveOverhead returns the bytes that Geneve adds to a packet: IP, UDP, Geneve with OVN's option, and the inner
+// Ethernet header.
 func geneveOverhead(x *clusterstate.Interface) int {
 	if len(x.Addresses) > 0 && x.Addresses[0].Addr().Is6() {
 		return 78
@@ -263,24 +264,24 @@ func geneveOverhead(x *clusterstate.Interface) int {
 	return 58
 }
 
-// checkLinks finds interfaces that are down or not there.
+// checkLinks finds uplinks that are down or do not exist.
 func (p *checker) checkLinks() {
 	for _, name := range sortedKeys(p.Inspected) {
 		for _, u := range p.listUplinks(name) {
 			switch {
 			case u.iface == nil:
-				p.report(LinkDown, u.refs, "node %s has no interface %s, which leads %s", name, u.name, u.purpose)
+				p.report(LinkDown, u.refs, "node %s has no interface %s, its uplink %s", name, u.name, u.purpose)
 			case !u.iface.Up && !p.isOVSDown(name):
-				p.report(LinkDown, u.refs, "interface %s of node %s, which leads %s, is down", u.name, name, u.purpose)
+				p.report(LinkDown, u.refs, "interface %s of node %s, its uplink %s, is down", u.name, name, u.purpose)
 			}
 		}
 	}
 }
 
-// nodeNIC is the interface with which Kube-OVN connects a node itself; it has the MTU of pods.
+// nodeNIC is the interface with which Kube-OVN connects a node itself. It has the MTU of pods.
 const nodeNIC = "ovn0"
 
-// checkMTUs finds interfaces that the largest packets of pods do not pass.
+// checkMTUs finds uplinks whose MTU is too small for the largest packets of pods.
 func (p *checker) checkMTUs() {
 	largest := 0
 	for _, name := range sortedKeys(p.Inspected) {
@@ -297,7 +298,7 @@ func (p *checker) checkMTUs() {
 				continue
 			}
 			p.report(MTUTooSmall, u.refs,
-				"interface %s of node %s, which leads %s, lets packets of %d bytes through, and pods send up to %d%s",
+				"interface %s of node %s, its uplink %s, has MTU %d, but pods send packets of up to %d bytes%s",
 				u.name, name, u.purpose, u.iface.MTU, largest, describeOverhead(u.overhead))
 		}
 	}
@@ -307,5 +308,5 @@ func describeOverhead(room int) string {
 	if room == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" with %d more around them", room)
+	return fmt.Sprintf(" plus %d bytes of encapsulation", room)
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// minKubernetesMinor is the first Kubernetes 1.x that Sallyport is made for: admission policies are stable from there
-// on.
+// minKubernetesMinor is the oldest supported Kubernetes 1.x: admission policies are stable from there on.
 const minKubernetesMinor = 30
 
-// certificateRenewalWindow is how long before its end a certificate should be renewed.
+// certificateRenewalWindow is how long before its expiry a certificate should be renewed.
 const certificateRenewalWindow = 14 * 24 * time.Hour
 
-// checkReadFailures finds what could not be read. Nothing follows from what is not there then.
+// checkReadFailures reports what could not be read. Then nothing can be concluded from what is missing.
 func (p *checker) checkReadFailures() {
 	unreachable := map[string]string{
 		clusterstate.Kubernetes: KubernetesUnreachable, clusterstate.Northbound: NorthboundUnreachable,
@@ -31,7 +30,7 @@ func (p *checker) checkReadFailures() {
 		p.report(code, []state.Ref{ClusterRef}, "%s can't be read: %s", withArticle(u.System), u.Problem)
 	}
 	for _, kind := range p.Cluster.Absent {
-		p.report(KindMissing, []state.Ref{ClusterRef}, "Kubernetes does not know the kind %s", kind)
+		p.report(KindMissing, []state.Ref{ClusterRef}, "the kind %s is not installed in Kubernetes", kind)
 	}
 	if minor, known := parseMinorVersion(p.Cluster.Version); known && minor < minKubernetesMinor {
 		p.report(KubernetesTooOld, []state.Ref{ClusterRef}, "Kubernetes is %s", p.Cluster.Version)
@@ -39,12 +38,11 @@ func (p *checker) checkReadFailures() {
 	for _, s := range p.Shards {
 		if s.Problem != "" && !p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
 			p.report(NotWorkedOut, append(p.projectsOfShard(s.Name), clusterstate.RouterRef(s.Name)),
-				"what %s should have can't be worked out: %s", s.Name, s.Problem)
+				"the intent of %s can't be computed: %s", s.Name, s.Problem)
 		}
 	}
 }
 
-// withArticle is a system in a sentence.
 func withArticle(system string) string {
 	if strings.Contains(system, " ") {
 		return "the " + system
@@ -52,7 +50,7 @@ func withArticle(system string) string {
 	return system
 }
 
-// projectsOfShard are the Projects of a shard.
+// projectsOfShard returns the Projects of a shard.
 func (p *checker) projectsOfShard(shard string) (refs []state.Ref) {
 	for _, x := range p.Cluster.Projects {
 		if x.Shard == shard {
@@ -62,7 +60,7 @@ func (p *checker) projectsOfShard(shard string) (refs []state.Ref) {
 	return refs
 }
 
-// parseMinorVersion is the second number of a version such as v1.35.4.
+// parseMinorVersion returns the second number of a version such as v1.35.4.
 func parseMinorVersion(version string) (int, bool) {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(parts) < 2 || parts[0] != "1" {
@@ -72,7 +70,7 @@ func parseMinorVersion(version string) (int, bool) {
 	return minor, err == nil
 }
 
-// checkCertificates finds those that end soon.
+// checkCertificates finds certificates that expire soon.
 func (p *checker) checkCertificates() {
 	for _, c := range p.Certificates {
 		left := c.Expires.Sub(p.Taken)

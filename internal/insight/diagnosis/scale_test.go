@@ -7,7 +7,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// BenchmarkCheckCluster is a cluster with a thousand projects, while somebody waits.
+// BenchmarkCheckCluster checks a cluster with a thousand projects, as an interactive command does.
 func BenchmarkCheckCluster(b *testing.B) {
 	s := clusterstatetest.GenerateCluster(1000)
 	for b.Loop() {

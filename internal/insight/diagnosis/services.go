@@ -12,10 +12,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// unservedGracePeriod is how long a Service may wait for an address of somebody else.
+// unservedGracePeriod is how long a Service may wait for the address of another controller.
 const unservedGracePeriod = time.Minute
 
-// checkServices finds why connections to a load balancer have nowhere to go.
+// checkServices finds Services whose connections have no backend, and why.
 func (p *checker) checkServices() {
 	for i := range p.Cluster.Services {
 		s := &p.Cluster.Services[i]
@@ -32,24 +32,24 @@ func (p *checker) checkUnservedService(s *clusterstate.Service) {
 	if s.Type != "LoadBalancer" || len(s.Ingress) > 0 || p.now.Sub(s.Created) < unservedGracePeriod {
 		return
 	}
-	class := fmt.Sprintf("is of class %s", s.Class)
+	class := fmt.Sprintf("has load balancer class %s", s.Class)
 	if s.Class == "" {
-		class = "names no class"
+		class = "has no load balancer class"
 	}
 	p.report(ServiceNotOurs, []state.Ref{s.Ref},
-		"%s %s, which Sallyport does not serve, and nobody has given it an address", s.Ref, class)
+		"%s %s, which Sallyport does not serve, and no other controller has assigned an address", s.Ref, class)
 }
 
-// checkServiceEndpoints finds ports of a Service that lead nowhere, and why.
+// checkServiceEndpoints finds ports of a Service without endpoints, and why.
 func (p *checker) checkServiceEndpoints(s *clusterstate.Service) {
 	if len(s.Selector) == 0 {
-		return // somebody else writes its endpoints
+		return // its endpoints are managed by others
 	}
 	pods := p.selectedPods(s)
 	if len(pods) == 0 {
 		if !hasLiveEndpoint(s.Endpoints) {
 			p.report(SelectorMatchesNothing, []state.Ref{s.Ref},
-				"%s selects pods with %s, and no pod in %s has these labels",
+				"%s selects pods with %s, but no pod in %s has these labels",
 				s.Ref, formatSelector(s.Selector), s.Namespace)
 		}
 		return
@@ -73,12 +73,13 @@ func (p *checker) checkServiceEndpoints(s *clusterstate.Service) {
 	}
 }
 
-// hasLiveEndpoint says whether connections have somewhere to go: to what is ready, or ends and still serves.
+// hasLiveEndpoint reports whether connections have a backend: a ready endpoint, or one that is terminating and still
+// serving.
 func hasLiveEndpoint(endpoints []clusterstate.Endpoint) bool {
 	return slices.ContainsFunc(endpoints, func(e clusterstate.Endpoint) bool { return e.Ready || e.Serving && e.End })
 }
 
-// selectedPods are the pods that a Service selects, and that have not ended.
+// selectedPods returns the unfinished pods that a Service selects.
 func (p *checker) selectedPods(s *clusterstate.Service) (out []*clusterstate.Pod) {
 	for i := range p.Cluster.Pods {
 		pod := &p.Cluster.Pods[i]
@@ -106,7 +107,7 @@ func formatSelector(selector map[string]string) string {
 	return joinLimited(out, 5)
 }
 
-// describePodStates is, for each pod, why it is not ready.
+// describePodStates says for each pod why it is not ready.
 func (p *checker) describePodStates(pods []*clusterstate.Pod) (out []string) {
 	for _, pod := range pods {
 		out = append(out, fmt.Sprintf("pod %s %s", pod.Name, p.describePodState(pod)))
@@ -114,7 +115,7 @@ func (p *checker) describePodStates(pods []*clusterstate.Pod) (out []string) {
 	return out
 }
 
-// describePodState is how a pod that is not ready is doing.
+// describePodState says why a pod is not ready.
 func (p *checker) describePodState(pod *clusterstate.Pod) string {
 	if n := p.nodes[pod.Node]; n != nil && !n.Ready {
 		return "is on node " + pod.Node + ", which is not Ready"
@@ -123,16 +124,16 @@ func (p *checker) describePodState(pod *clusterstate.Pod) string {
 	case pod.Deleting:
 		return "is being deleted"
 	case pod.Waiting != "":
-		return "waits: " + pod.Waiting
+		return "is waiting: " + pod.Waiting
 	case pod.Node == "":
-		return "has no node yet"
+		return "is not scheduled yet"
 	case pod.Phase != "Running":
 		return "is " + pod.Phase
 	}
-	return "runs and says that it is not ready"
+	return "is running but not ready"
 }
 
-// checkNamedPort finds a port whose target is a name that no pod has. Kubernetes gives such a port no endpoints.
+// checkNamedPort finds a port whose target is a name that no pod has. Kubernetes creates no endpoints for such a port.
 func (p *checker) checkNamedPort(s *clusterstate.Service, port clusterstate.ServicePort, pods []*clusterstate.Pod,
 	about []state.Ref,
 ) bool {
@@ -142,12 +143,13 @@ func (p *checker) checkNamedPort(s *clusterstate.Service, port clusterstate.Serv
 	if slices.ContainsFunc(pods, func(pod *clusterstate.Pod) bool { return slices.Contains(pod.PortNames, port.Target) }) {
 		return false
 	}
-	p.report(NamedPortMissing, about, "port %d of %s leads to a container's port named %q, which no pod of it has",
+	p.report(NamedPortMissing, about,
+		"port %d of %s has target port %q, but none of its pods has a container port of that name",
 		port.Port, s.Ref, port.Target)
 	return true
 }
 
-// checkDeclaredPort finds a port whose target no container declares. One that declares nothing may listen anywhere.
+// checkDeclaredPort finds a port whose target no container declares. A pod that declares no ports may listen anywhere.
 func (p *checker) checkDeclaredPort(s *clusterstate.Service, port clusterstate.ServicePort, pods []*clusterstate.Pod, about []state.Ref) {
 	target, err := strconv.Atoi(port.Target)
 	if err != nil {
@@ -162,19 +164,19 @@ func (p *checker) checkDeclaredPort(s *clusterstate.Service, port clusterstate.S
 			declared = append(declared, strconv.Itoa(n))
 		}
 	}
-	p.report(TargetPortNotDeclared, about, "port %d of %s leads to port %d of its pods, whose containers declare %s",
-		port.Port, s.Ref, target,
-		joinLimited(declared, 5))
+	p.report(TargetPortNotDeclared, about,
+		"port %d of %s has target port %d, but the containers of its pods declare %s",
+		port.Port, s.Ref, target, joinLimited(declared, 5))
 }
 
-// backend is where a load balancer sends connections: several tenants may have the address. Kube-OVN calls the port of
-// a pod so.
+// backend identifies a backend of a load balancer. The address alone does not, because several tenants may use it; the
+// switch port does.
 type backend struct {
-	port    string // pod.namespace
+	port    string // pod.namespace, as Kube-OVN names the port of a pod
 	address netip.AddrPort
 }
 
-// checkServiceMonitors finds backends that health checks have taken out.
+// checkServiceMonitors finds backends that health checks report offline.
 func (p *checker) checkServiceMonitors() {
 	offline := map[backend]bool{}
 	for _, m := range p.Logical.Monitors {
@@ -187,7 +189,7 @@ func (p *checker) checkServiceMonitors() {
 	}
 }
 
-// reportOfflineBackends finds backends of a Service that are ready, and that health checks have taken out all the same.
+// reportOfflineBackends reports the backends of a Service that are ready but that health checks report offline.
 func (p *checker) reportOfflineBackends(s *clusterstate.Service, offline map[backend]bool) {
 	ready := slices.DeleteFunc(slices.Clone(s.Endpoints), func(e clusterstate.Endpoint) bool { return !e.Ready })
 	about := []state.Ref{s.Ref}
@@ -201,7 +203,7 @@ func (p *checker) reportOfflineBackends(s *clusterstate.Service, offline map[bac
 	if len(out) == 0 {
 		return
 	}
-	f := p.report(HealthCheckOffline, about, "health checks of %s find nobody at %s (%d of %d backends)", s.Ref,
+	f := p.report(HealthCheckOffline, about, "health checks of %s fail for %s (%d of %d backends)", s.Ref,
 		joinLimited(out, 3), len(out), len(ready))
 	if len(out) < len(ready) {
 		f.Severity = Warning

@@ -31,7 +31,7 @@ var (
 	uplinkNet = state.Ref{Kind: "ExternalNetwork", Name: "vlan1"}
 )
 
-// programmedObject is one that is old, and in force.
+// programmedObject returns an object that was created and programmed an hour ago.
 func programmedObject(ref state.Ref) clusterstate.Object {
 	return clusterstate.Object{Ref: ref, Created: noon.Add(-time.Hour), Generation: 1, Conditions: []clusterstate.Condition{
 		{Type: "Accepted", Status: "True", Reason: intent.Accepted, Since: noon.Add(-time.Hour), Generation: 1},
@@ -39,8 +39,8 @@ func programmedObject(ref state.Ref) clusterstate.Object {
 	}}
 }
 
-// healthySurvey is a cluster with nothing wrong: a project with a floating IP, a load balancer and an egress address on network ext-cloud,
-// whose gateway node2 holds, and nodes that are on network vlan1 themselves.
+// healthySurvey returns a cluster without problems: a project with a floating IP, a load balancer and an egress address
+// on network ext-cloud, whose gateway port node2 holds, and nodes that are connected to network vlan1 themselves.
 func healthySurvey() *clusterstate.State {
 	return &clusterstate.State{
 		Taken: noon, Cluster: healthyCluster(), Logical: healthyNetwork(), Inspected: healthyInspections(),
@@ -51,7 +51,7 @@ func healthySurvey() *clusterstate.State {
 	}
 }
 
-// returnPathRef is what rows on the way back of a network are for, and no object.
+// returnPathRef is the owner of the rows of a return path. It is not an API object.
 var returnPathRef = state.Ref{Kind: "ReturnPath", Namespace: "acme-prod", Name: "ext-public"}
 
 func healthyCluster() clusterstate.Cluster {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// aclHints are what kinds of rules can decide about a packet, by the state of its connection.
+// aclHints says which actions of ACLs can apply to a packet, by the state of its connection. OVN computes them in
+// ls_in_acl_hint and ls_out_acl_hint.
 type aclHints struct{ allowNew, allow, drop bool }
 
 func (c *switchPipeline) computeACLHints() aclHints {
@@ -23,10 +24,10 @@ func (c *switchPipeline) computeACLHints() aclHints {
 	}
 }
 
-// evaluateACLs carries out the switch's rules of a direction, tier by tier.
+// evaluateACLs evaluates the switch's ACLs of one direction, tier by tier.
 func (c *switchPipeline) evaluateACLs(direction string, of func(acl) bool) (transition, bool) {
 	if c.isStateful() && c.pkt.Reply {
-		return continuePipeline() // replies pass before any rule
+		return continuePipeline() // replies are allowed before any ACL is evaluated
 	}
 	rules := slices.DeleteFunc(slices.Clone(c.acls), func(r acl) bool { return r.Direction != direction || !of(r) })
 	last := 0
@@ -49,23 +50,23 @@ func (c *switchPipeline) evaluateACLs(direction string, of func(acl) bool) (tran
 	}
 	if len(rules) > 0 && c.survey.Logical.Options["default_acl_drop"] == "true" {
 		return endPipeline(c.dropPacket(RuleDrops,
-			fmt.Sprintf("no rule of switch %s allows it, and OVN drops what none allows", c.Name),
+			fmt.Sprintf("no ACL of switch %s allows it, and OVN's option default_acl_drop is set", c.Name),
 			c.switchOwnerRef(c.logicalSwitch)))
 	}
 	return continuePipeline()
 }
 
-// isStateful says whether rules see connections.
+// isStateful reports whether ACLs are evaluated with connection tracking.
 func (c *switchPipeline) isStateful() bool { return c.hasRelatedACL || c.hasLoadBalancers() }
 
-// setCTLabel notes the label that a rule gives to the connection.
+// setCTLabel stores the label that an ACL gives to the connection.
 func (c *switchPipeline) setCTLabel(r acl) {
 	if r.Label != 0 {
 		c.ctLabel = uint32(r.Label) //nolint:gosec // OVN's schema allows 32 bits
 	}
 }
 
-// decisiveACL is the rule of a tier that decides about the packet; nil: none does.
+// decisiveACL returns the ACL of a tier with the highest priority that matches the packet, or nil.
 func (c *switchPipeline) decisiveACL(rules []acl, tier int) *acl {
 	hints, stateful := c.computeACLHints(), c.isStateful()
 	var best *acl
@@ -88,7 +89,7 @@ func (c *switchPipeline) decisiveACL(rules []acl, tier int) *acl {
 	return best
 }
 
-// endByACL is the end of a packet that a rule drops or rejects.
+// endByACL drops or rejects the packet because of an ACL.
 func (c *switchPipeline) endByACL(r acl) (transition, bool) {
 	about, code, text := c.describeACL(r, c.logicalSwitch)
 	c.addHop(c.pkt, about, c.formatACLRow(r), "%s", strings.TrimPrefix(text, about.String()+" "))
@@ -98,7 +99,7 @@ func (c *switchPipeline) endByACL(r acl) (transition, bool) {
 	return endPipeline(c.dropPacket(code, text, about))
 }
 
-// allowByACL notes that a rule has let the packet through, and lets the connection be written down.
+// allowByACL allows the packet because of an ACL, and marks its connection to be committed.
 func (c *switchPipeline) allowByACL(r acl) {
 	if c.isStateful() && r.Action != "allow-stateless" {
 		c.commitNeeded = c.commitNeeded || c.pkt.New || r.Label != 0

@@ -9,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// matchLoadBalancer is the load balancer that a new connection is for.
+// matchLoadBalancer returns the load balancer for a new connection, or nil.
 func (p *routerPipeline) matchLoadBalancer() (*logical.LoadBalancer, logical.VIP) {
 	if !p.pkt.Tracked || !p.pkt.New {
 		return nil, logical.VIP{}
@@ -27,7 +27,8 @@ func (p *routerPipeline) matchLoadBalancer() (*logical.LoadBalancer, logical.VIP
 	return b, v
 }
 
-// findLoadBalancer is the load balancer among several whose address a packet is for, its port before any port.
+// findLoadBalancer returns the load balancer whose VIP a packet is for, or nil. A VIP with a port takes precedence over
+// one without.
 func findLoadBalancer(all []logical.LoadBalancer, f packet) (*logical.LoadBalancer, logical.VIP) {
 	for _, port := range []uint16{f.DestinationPort, 0} {
 		for i := range all {
@@ -49,7 +50,7 @@ func loadBalancerProtocol(b logical.LoadBalancer) string {
 	return b.Protocol
 }
 
-// applyLoadBalancer gives a connection to a backend.
+// applyLoadBalancer translates the destination of a new connection to a backend.
 func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VIP) (transition, bool) {
 	to, next, ends := p.pickBackend(b, v, p.pkt)
 	if ends {
@@ -64,16 +65,16 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	return continuePipeline()
 }
 
-// pickBackend chooses a backend; without any, the connection is refused or dropped.
+// pickBackend chooses a backend. If there is none, the connection is rejected or dropped.
 func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet) (netip.AddrPort, transition, bool) {
 	alive := w.liveBackends(b, v)
 	if len(alive) == 0 {
 		about := w.loadBalancerRef(b, v.Address.Addr())
 		reason := fmt.Sprintf("%s has no endpoint for port %d/%s", about, v.Address.Port(), protocolName(f.Protocol))
 		if len(v.Backends) > 0 {
-			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints alive", about, len(v.Backends))
+			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints online", about, len(v.Backends))
 		}
-		w.addHop(f, about, "Load_Balancer "+b.Name, "nobody is behind it")
+		w.addHop(f, about, "Load_Balancer "+b.Name, "has no backend")
 		if b.Options["reject"] == "true" {
 			return netip.AddrPort{}, w.rejectPacket(NoEndpoints, reason, about), true
 		}
@@ -84,20 +85,20 @@ func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet)
 		to = netip.AddrPortFrom(to.Addr(), f.DestinationPort)
 	}
 	if w.steps[len(w.steps)-1].Backend = to; b.Options["affinity_timeout"] != "" {
-		w.skipOVNTrace() // ovn-trace does not go on where a client's backend is written down
+		w.skipOVNTrace() // ovn-trace stops at the flow that learns the backend of a client
 	}
 	return to, transition{}, false
 }
 
-// recirculateForHash notes that a packet begins again for the choice of its backend: Open vSwitch does, unless it is
-// told by which fields to choose.
+// recirculateForHash counts the recirculation for choosing a backend. Open vSwitch needs it unless the load balancer
+// has selection_fields.
 func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 	if len(b.Fields) == 0 {
 		w.recirculate(f)
 	}
 }
 
-// isBackendAlive says whether the health check of a backend does not say that it is dead.
+// isBackendAlive reports whether the health check of a backend does not report it offline.
 func (w *traceRun) isBackendAlive(b *logical.LoadBalancer, to netip.AddrPort, mapping string) bool {
 	for _, m := range w.survey.Logical.Monitors {
 		if m.Address == to && (m.Protocol == "" || m.Protocol == loadBalancerProtocol(*b)) &&
@@ -105,10 +106,11 @@ func (w *traceRun) isBackendAlive(b *logical.LoadBalancer, to netip.AddrPort, ma
 			return m.Status == "online" || m.Status == ""
 		}
 	}
-	return false // OVN asks nobody there
+	return false // OVN has no Service_Monitor for it
 }
 
-// mayBeBackendReply says whether the packet comes from a backend of a load balancer, and so may be a reply.
+// mayBeBackendReply reports whether the packet passes a gateway port on its chassis and comes from a backend of a load
+// balancer, so that it may be a reply.
 func (p *routerPipeline) mayBeBackendReply() bool {
 	if !slices.ContainsFunc(p.gatewayPorts, func(g *routerPort) bool {
 		return (g == p.inport || g == p.outport) && g.isResidentOn(p.pkt.chassis)
@@ -118,7 +120,7 @@ func (p *routerPipeline) mayBeBackendReply() bool {
 	return p.isFromBackend()
 }
 
-// isFromBackend says whether the packet's source is a backend.
+// isFromBackend reports whether the packet's source is a backend of a load balancer.
 func (p *routerPipeline) isFromBackend() bool {
 	return slices.ContainsFunc(p.Balancers, func(b logical.LoadBalancer) bool {
 		return loadBalancerProtocol(b) == protocolName(p.pkt.Protocol) &&
@@ -128,7 +130,7 @@ func (p *routerPipeline) isFromBackend() bool {
 	})
 }
 
-// loadBalancerAt is the load balancer that has an address and port; nil: none has.
+// loadBalancerAt returns the load balancer with a VIP at an address and port, or nil.
 func (p *routerPipeline) loadBalancerAt(at netip.AddrPort) *logical.LoadBalancer {
 	for i := range p.Balancers {
 		b := &p.Balancers[i]
@@ -140,8 +142,8 @@ func (p *routerPipeline) loadBalancerAt(at netip.AddrPort) *logical.LoadBalancer
 	return nil
 }
 
-// liveBackends are those of a load balancer that get connections to an address: of checked ones, those that are not
-// known to be dead.
+// liveBackends returns the backends that get connections to a VIP: all of them, or with health checks those that are
+// not offline.
 func (w *traceRun) liveBackends(b *logical.LoadBalancer, v logical.VIP) []logical.VIP {
 	checked := slices.Contains(b.Checked, v.Address.String())
 	var out []logical.VIP

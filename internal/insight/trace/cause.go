@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
-// Finding is a way that ends badly as a finding; false: it ends well.
+// Finding returns the end of a path as a finding, and false if the path is answered.
 func (p Path) Finding() (diagnosis.Finding, bool) {
 	if p.Verdict == Answered {
 		return diagnosis.Finding{}, false
@@ -29,13 +29,13 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 	return out, true
 }
 
-// Causes are why a way does not end well, what explains most first: how it ends, and what is wrong with anything that
-// it passes. Of a way that ends well by the rows, they are what may keep packets from it all the same: nodes and wires
-// that do not do as the rows say, and a port that nobody seems to listen on.
+// Causes returns why a path fails, the most explanatory finding first: how the path ends, and problems of everything it
+// passes. For a path that is answered according to the rows, it returns what may still prevent delivery: nodes and
+// networks that do not implement the rows, and a target port that no container declares.
 func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnosis.Finding {
 	own, bad := p.Finding()
 	around := slices.Clone(p.PassedRefs)
-	if bad { // what it did not get to may be the cause
+	if bad { // the cause may be something it did not reach
 		for _, r := range slices.Concat(p.About, p.PassedRefs) {
 			around = append(around, s.DependenciesOf(r)...)
 		}
@@ -52,7 +52,8 @@ func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnos
 	return on
 }
 
-// affectsForwarding says whether a finding is about who carries or gets packets, not about what was asked for.
+// affectsForwarding reports whether a finding concerns the systems that forward or receive packets, rather than the
+// request of a user.
 func affectsForwarding(code string) bool {
 	if slices.Contains([]string{
 		diagnosis.NorthdBehind, diagnosis.ChassisMissing, diagnosis.ChassisBehind, diagnosis.ChassisMismatch,

@@ -21,7 +21,7 @@ func newFinding(code string, root int, refs ...state.Ref) diagnosis.Finding {
 	return diagnosis.Finding{Code: code, Severity: diagnosis.Error, CauseRank: root, About: refs}
 }
 
-// A lost reply follows from the row that is missing; a NetworkPolicy that drops is the cause itself, whatever else is
+// A lost reply is a consequence of the missing row. A NetworkPolicy that drops is the cause itself, whatever else is
 // wrong.
 func TestCausesInOrder(t *testing.T) {
 	s := shopSurvey()
@@ -42,8 +42,8 @@ func TestCausesInOrder(t *testing.T) {
 	}
 }
 
-// Of a way that is well by the rows, only who carries or gets packets on it can be the cause: not what is wrong
-// elsewhere, nor a condition.
+// For a path that is answered according to the rows, only what forwards or receives its packets can be the cause: not
+// problems elsewhere, nor a condition.
 func TestCausesOfWhatIsWell(t *testing.T) {
 	s := shopSurvey()
 	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
@@ -52,7 +52,7 @@ func TestCausesOfWhatIsWell(t *testing.T) {
 	got := codesOf(p.Causes(s, []diagnosis.Finding{
 		newFinding(diagnosis.RowMissing, 2, state.Ref{Kind: "FIp", Namespace: shop, Name: "front"}),
 		newFinding(diagnosis.ChassisBehind, 2, clusterstate.NodeRef("node1")),
-		newFinding(diagnosis.ChassisBehind, 2, clusterstate.NodeRef("node2")), // not on its way
+		newFinding(diagnosis.ChassisBehind, 2, clusterstate.NodeRef("node2")), // not on its path
 		newFinding(diagnosis.NorthdBehind, 2, diagnosis.ClusterRef), undeclared,
 	}))
 	if !slices.Equal(got, []string{diagnosis.ChassisBehind, diagnosis.NorthdBehind, diagnosis.TargetPortNotDeclared}) {
@@ -60,8 +60,8 @@ func TestCausesOfWhatIsWell(t *testing.T) {
 	}
 }
 
-// An address that is asked for and that OVN does not have is told apart from one that is only reserved, and from one
-// that nobody has.
+// An address that is requested but missing in OVN, one that is only reserved, and one that nothing has give different
+// codes.
 func TestWhoseAddress(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Router(shop).NATs = s.Logical.Router(shop).NATs[1:]

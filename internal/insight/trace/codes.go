@@ -1,6 +1,6 @@
 package trace
 
-// Codes of ways that end badly, beside those that diagnosis has.
+// Codes of paths that fail, in addition to those of diagnosis.
 const (
 	AddressUnknown       = "AddressUnknown"
 	AddressUnused        = "AddressUnused"
@@ -33,139 +33,154 @@ const (
 	CantTell             = "CantTell"
 )
 
-// Code is a way to end badly.
+// Code is a way for a path to fail.
 type Code struct {
 	Name, Meaning, Remediation string
-	// Root is how much it explains, as with findings: a rule that drops is the cause itself, a reply that is lost
-	// follows from something.
+	// Root is its cause rank, as with findings: an ACL that drops is the cause itself, a lost reply is a consequence.
 	Root int
 }
 
-// How much a code explains, on the scale of findings.
+// Cause ranks, on the scale of findings.
 const (
-	rootConsequence = 0 // from something that is missing or wrong elsewhere, which a check may have found
-	rootCause       = 4 // nothing else has to be looked for
+	rootConsequence = 0 // of something missing or wrong elsewhere, which a check may have found
+	rootCause       = 4 // no other cause to look for
 )
 
-// Codes are all codes, in the order of a packet's way.
+// Codes lists all codes, in the order of a packet's path.
 var Codes = []Code{
 	{
-		AddressUnknown, "The address is of no external network, or nobody in the cluster answers for it there.",
-		"Compare it with kubectl get eip,fip,svc -A; who should have it says in its conditions why it has not.",
+		AddressUnknown, "The address is not in an external network, or nothing in the cluster answers for it there.",
+		"Compare it with kubectl get eip,fip,svc -A, and check the conditions of the object that should have it.",
 		rootCause,
 	},
 	{
-		AddressUnused, "The address is reserved by an EIp, and nothing uses it.",
-		"Let a FIp or a Service use it: spec.eip, or the annotation service.nlb.kube-dc.com/bind-on-eip.", rootCause,
+		AddressUnused, "An EIp reserves the address, but nothing uses it.",
+		"Assign it to a FIp (spec.eip) or a Service (annotation service.nlb.kube-dc.com/bind-on-eip).", rootCause,
 	},
 	{
-		NotInForce, "An object asks for what would answer, and OVN does not have it.",
-		"Look at the object's conditions, at sallyport plan, and at the controller's log.", rootConsequence,
+		NotInForce, "An object requests the address or port, but its rows are missing in OVN.",
+		"Check the object's conditions, sallyport plan and the controller's log.", rootConsequence,
 	},
 	{
-		NoGatewayNode, "No node holds the router's port on the network.",
-		"Label nodes that are Ready with ovn.kubernetes.io/external-gw=true, and look at ovn-controller there.",
+		NoGatewayNode, "No node holds the router's gateway port on the network.",
+		"Label Ready nodes with ovn.kubernetes.io/external-gw=true, and check ovn-controller there.",
 		rootConsequence,
 	},
 	{
-		NotWired, "The node that holds the gateway has no bridge for the network's wire.",
-		"Let the ProviderNetwork have the node, or take the label ovn.kubernetes.io/external-gw off it.", rootCause,
+		NotWired, "The node that holds the gateway port has no bridge mapping for the network.",
+		"Add the node to the ProviderNetwork, or remove the label ovn.kubernetes.io/external-gw from it.", rootCause,
 	},
 	{
-		Disabled, "A router, or a port on the way, is disabled in OVN's northbound database.",
+		Disabled, "A router or port on the path is disabled in OVN's northbound database.",
 		"Enable it: ovn-nbctl lsp-set-enabled PORT enabled.", rootCause,
 	},
 	{
-		SourceRangesDrop, "The client is in none of the Service's loadBalancerSourceRanges.",
-		"Add the client's prefix to spec.loadBalancerSourceRanges, or ask from another address.", rootCause,
+		SourceRangesDrop, "The client is not in the Service's loadBalancerSourceRanges.",
+		"Add the client's prefix to spec.loadBalancerSourceRanges, or use another client.", rootCause,
 	},
 	{
-		NetworkIsolates, "The network has isolation Tenants, and the packet comes from another project's address.",
-		"Ask from outside, or ask the operator to share the address: sharedAddresses of the ExternalNetwork.",
+		NetworkIsolates, "The network has isolation Tenants, and the source address belongs to another project.",
+		"Use a client outside, or ask the operator to share the address (sharedAddresses of the ExternalNetwork).",
 		rootCause,
 	},
 	{
-		AllowListDrops, "An allow-list of the Project does not have the other side.",
-		"Ask the operator to add it: network.kube-dc.com/ingress-allowlist or egress-allowlist of the Project.",
+		AllowListDrops, "The peer is not on an allow-list of the Project.",
+		"Ask the operator to add it to network.kube-dc.com/ingress-allowlist or egress-allowlist of the Project.",
 		rootCause,
 	},
 	{
 		NetworkPolicyDrops, "A NetworkPolicy selects the pod, and none of its rules allows the packet.",
-		"Allow it in the NetworkPolicy (the client's own address is what the pod sees), or change the pod's labels.",
+		"Allow it in the NetworkPolicy (the pod sees the client's original address), or change the pod's labels.",
 		rootCause,
 	},
 	{
-		SecurityGroupDrops, "A SecurityGroup of Kube-OVN's drops the packet.",
-		"Allow it in the SecurityGroup, or take the pod out of it.", rootCause,
+		SecurityGroupDrops, "A Kube-OVN SecurityGroup drops the packet.",
+		"Allow it in the SecurityGroup, or remove the pod from the group.", rootCause,
 	},
 	{
-		RuleDrops, "A rule (ACL) in OVN drops the packet.",
-		"Find out who wrote it: ovn-nbctl list ACL; if nobody needs it, delete it.", rootCause,
+		RuleDrops, "An OVN ACL drops the packet.",
+		"Find out who wrote it: ovn-nbctl list ACL. If it is not needed, delete it.", rootCause,
 	},
 	{
-		PortSecurityDrops, "The pod's port may only use its own addresses.",
-		"Send with the pod's own address, or allow the other one by annotation.", rootCause,
+		PortSecurityDrops, "Port security allows the pod only its own addresses.",
+		"Send with the pod's own address, or allow the other address by annotation.", rootCause,
 	},
 	{
-		NoSuchPort, "The address is there, and nobody is behind this port of it.",
-		"Ask a port that the Service has, or add it to the Service; for all ports use a FIp.", rootCause,
+		NoSuchPort, "The address exists, but no load balancer or NAT entry serves this port.",
+		"Use a port of the Service, or add the port to the Service. For all ports use a FIp.", rootCause,
 	},
 	{
-		BalancerIgnoresPing, "The address is a load balancer's: OVN passes on the ports of its Services, and answers no ping.",
-		"Ask a port of the Service: sallyport trace CLIENT ADDRESS:PORT, or curl. For an address that answers pings use a FIp.", rootCause,
+		BalancerIgnoresPing,
+		"The address belongs to a load balancer: OVN forwards the ports of its Services and does not answer pings.",
+		"Use a port of the Service: sallyport trace CLIENT ADDRESS:PORT, or curl. " +
+			"For an address that answers pings use a FIp.", rootCause,
 	},
 	{
-		NoEndpoints, "The Service has no endpoint that gets connections.",
-		"Look at its pods: do labels match the selector, are they ready, do health checks find them?", rootConsequence,
-	},
-	{
-		PolicyDrops, "A router policy of ours drops the packet.",
-		"The reason says which; for egress look at the EgressIP, at its conditions and at the nodes that may hold it.",
+		NoEndpoints, "The Service has no endpoint that can get connections.",
+		"Check its pods: their labels must match the selector, they must be ready, and health checks must pass.",
 		rootConsequence,
 	},
 	{
-		ForeignPolicyDrops, "A router policy that is nobody's known here drops the packet.",
-		"Find out who wrote it: ovn-nbctl lr-policy-list ROUTER, and the Vpc's policyRoutes; if nobody needs it, delete it.", rootCause,
+		PolicyDrops, "A router policy of Sallyport drops the packet.",
+		"The reason names it. For egress, check the EgressIP, its conditions and the nodes that may hold it.",
+		rootConsequence,
+	},
+	{
+		ForeignPolicyDrops, "A router policy of unknown origin drops the packet.",
+		"Find out who wrote it: ovn-nbctl lr-policy-list ROUTER, and the Vpc's policyRoutes. " +
+			"If it is not needed, delete it.", rootCause,
 	},
 	{
 		NoRoute, "A router has no route for the packet.",
-		"Look at the router's tables: ovn-nbctl lr-route-list ROUTER; sallyport plan tells what is missing.",
+		"Check the router's tables: ovn-nbctl lr-route-list ROUTER. sallyport plan shows what is missing.",
 		rootConsequence,
 	},
 	{
-		TargetGone, "What the address leads to is on no node: the pod is gone, or its port is not plugged in.",
-		"Look at the pod (kubectl get pod -o wide), and at Open vSwitch and ovn-controller on its node.",
+		TargetGone, "The target of the address is on no node: the pod does not exist, or its port is not bound.",
+		"Check the pod (kubectl get pod -o wide), and Open vSwitch and ovn-controller on its node.",
 		rootConsequence,
 	},
 	{
-		NobodyAnswers, "Nobody answers for the next hop.",
-		"Look for the missing port or binding: sallyport plan tells what should be there.", rootConsequence,
+		NobodyAnswers, "Nothing answers for the next hop.",
+		"Look for the missing port or MAC binding: sallyport plan shows what should exist.", rootConsequence,
 	},
 	{
-		WrongGateway, "It leaves to an address that is not the network's gateway.",
-		"Correct the next hop: sallyport plan tells what should be there, or who else has written it.", rootConsequence,
+		WrongGateway, "The packet leaves to an address that is not the network's gateway.",
+		"Correct the next hop: sallyport plan shows what should exist, and rows that others wrote.", rootConsequence,
 	},
 	{
-		LeavesUntranslated, "It leaves with an address that is not one of the network, and the router there drops it.",
-		"A translation is missing, or a policy leads it by a network where it has none: sallyport plan tells.",
+		LeavesUntranslated,
+		"The packet leaves with a source address that is not in the network, and the router there drops it.",
+		"A NAT entry is missing, or a policy sends the packet through a network where it has none: " +
+			"sallyport plan shows which.", rootConsequence,
+	},
+	{
+		ReplyLeavesElsewhere,
+		"The reply does not leave through the network the request arrived on, or does not have the address that " +
+			"the client used as its source.",
+		"A part of the return path is missing or overridden: sallyport plan shows which, " +
+			"ovn-nbctl lr-policy-list ROUTER shows the policy.", rootConsequence,
+	},
+	{
+		Spoofed, "A router drops a packet that arrives from outside with the router's own address as its source.",
+		"Within a project use the pod's address or a Service.", rootCause,
+	},
+	{
+		TooDeep, "One node would recirculate a packet more often than Open vSwitch's userspace datapath allows.",
+		"Within a project use the pod's address or a Service, or move the pod to a node that does not hold " +
+			"the gateway.",
+		rootCause,
+	},
+	{Loop, "The packet loops.", "Check the routes and policies on its path.", rootConsequence},
+	{
+		LeavesByNode,
+		"A pod of Kube-OVN's default VPC sends to the outside. Its node forwards the packet; what happens next is " +
+			"not in OVN's rows.",
+		"Check on the node: ip route get ADDRESS from POD-ADDRESS iif ovn0 shows where it sends the packet, tcpdump " +
+			"whether a reply arrives.", rootConsequence,
+	},
+	{
+		CantTell, "The survey is not enough to determine the path.", "The reason says what is not known.",
 		rootConsequence,
 	},
-	{
-		ReplyLeavesElsewhere, "The reply does not leave by the network that the request came in on, or not with the address that was asked.",
-		"Something of the return path is missing or overruled: sallyport plan tells what, ovn-nbctl lr-policy-list ROUTER what leads it.", rootConsequence,
-	},
-	{
-		Spoofed, "A router drops a packet that comes from outside with the router's own address.",
-		"Inside a project use the pod's address or a Service.", rootCause,
-	},
-	{
-		TooDeep, "One node would have to translate a packet more often than Open vSwitch's userspace datapath does.",
-		"Inside a project use the pod's address or a Service; or let the pod run on a node that does not hold the gateway.", rootCause,
-	},
-	{Loop, "The packet goes in circles.", "Look at the routes and policies on its way.", rootConsequence},
-	{
-		LeavesByNode, "A pod of Kube-OVN's default VPC sends to the outside. Its node forwards the packet; what happens then is not in OVN's rows.",
-		"Look on the node: ip route get ADDRESS from POD-ADDRESS iif ovn0 tells where it sends the packet, tcpdump whether an answer comes.", rootConsequence,
-	},
-	{CantTell, "The way can't be told from what is known.", "The reason says what is not known.", rootConsequence},
 }

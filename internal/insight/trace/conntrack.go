@@ -6,7 +6,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
-// tuple is what tells connections apart.
+// tuple identifies a connection.
 type tuple struct {
 	protocol            uint8
 	source, destination netip.AddrPort
@@ -14,8 +14,8 @@ type tuple struct {
 
 func (t tuple) reversed() tuple { return tuple{t.protocol, t.destination, t.source} }
 
-// connection is one that somebody keeps track of: how its packets look as they arrive, in both directions. Where they
-// differ in more than the direction, it is translated.
+// connection is a conntrack entry: the tuples of its packets in both directions, as they arrive. If they differ in more
+// than the direction, the connection has NAT.
 type connection struct {
 	zone            string
 	original, reply tuple
@@ -24,10 +24,10 @@ type connection struct {
 	seenReply       bool
 }
 
-// conntrackTable is the connections of all zones.
+// conntrackTable holds the connections of all zones.
 type conntrackTable []*connection
 
-// findConnection is the connection that a packet belongs to, and whether it is a reply.
+// findConnection returns the connection of a packet, and whether the packet is a reply.
 func (t conntrackTable) findConnection(zone string, of tuple) (_ *connection, reply bool) {
 	for _, c := range t {
 		if c.zone != zone {
@@ -43,14 +43,14 @@ func (t conntrackTable) findConnection(zone string, of tuple) (_ *connection, re
 	return nil, false
 }
 
-// packet is a packet on its way.
+// packet is a packet on its path.
 type packet struct {
 	match.Packet
 	chassis        string
-	nextHop        netip.Addr  // to which a router sends it
-	egressLooped   bool        // a router has sent it to itself
-	recirculations int         // see repeat
-	conn           *connection // that it was found to be of; nil: nobody has looked, or it is of none
+	nextHop        netip.Addr  // next hop chosen by a router
+	egressLooped   bool        // lr_out_egr_loop has sent it back to its router
+	recirculations int         // see recirculate
+	conn           *connection // its connection in the last zone; nil: not looked up, or not found
 }
 
 func (f packet) tuple() tuple {
@@ -60,7 +60,7 @@ func (f packet) tuple() tuple {
 	}
 }
 
-// canStartConnection says whether a packet can be the first of its connection.
+// canStartConnection reports whether the packet can be the first of its connection.
 func (f packet) canStartConnection() bool {
 	switch f.Protocol {
 	case match.TCP:
@@ -77,7 +77,7 @@ func (f *packet) setTuple(t tuple) {
 	f.Destination, f.DestinationPort = t.destination.Addr(), t.destination.Port()
 }
 
-// replyPacket is the answer to a packet.
+// replyPacket returns the reply to a packet.
 func (f packet) replyPacket() packet {
 	out := packet{Packet: match.Packet{
 		Protocol:       f.Protocol,
@@ -92,21 +92,21 @@ func (f packet) replyPacket() packet {
 	return out
 }
 
-// clearConntrack takes off what was found out about the packet's connection: it does not cross from a switch to a
-// router, nor to another node.
+// clearConntrack removes the connection state from the packet. It is not carried from a switch to a router, nor to
+// another node.
 func (f *packet) clearConntrack() {
 	f.Tracked, f.New, f.Established, f.Related, f.Reply, f.Invalid, f.SNAT, f.DNAT = false, false, false, false, false,
 		false, false, false
 	f.CTMark, f.CTLabel, f.conn = 0, [2]uint64{}, nil
 }
 
-// lookupConntrack looks a packet up in a zone and, when it is of a connection that is translated there, translates it.
+// lookupConntrack looks the packet up in a zone. With translate, it applies the NAT of its connection.
 func (w *traceRun) lookupConntrack(zone string, f *packet, translate bool) {
 	w.recirculate(f)
 	before := f.tuple()
 	defer func() { w.noteCTState(f, f.tuple() != before) }()
 	if f.conn != nil && f.conn.zone == w.ctZone(zone, f) {
-		return // Open vSwitch remembers, also when it has translated the packet since
+		return // Open vSwitch keeps the state, even if it has translated the packet since
 	}
 	f.clearConntrack()
 	f.Tracked = true
@@ -116,7 +116,7 @@ func (w *traceRun) lookupConntrack(zone string, f *packet, translate bool) {
 		return
 	}
 	c.seenReply = c.seenReply || reply
-	f.New = !c.seenReply && f.canStartConnection() // as long as nobody has answered
+	f.New = !c.seenReply && f.canStartConnection() // until a reply is seen
 	f.Established, f.Reply, f.conn = !f.New, reply, c
 	f.CTLabel = [2]uint64{uint64(c.label) << 32, 0}
 	if c.natted {
@@ -127,7 +127,7 @@ func (w *traceRun) lookupConntrack(zone string, f *packet, translate bool) {
 	}
 }
 
-// applyConnectionNAT gives a packet the addresses that it has behind the translation.
+// applyConnectionNAT translates a packet as its connection requires.
 func (w *traceRun) applyConnectionNAT(c *connection, reply bool, f *packet) {
 	if reply {
 		f.setTuple(c.original.reversed())
@@ -136,7 +136,7 @@ func (w *traceRun) applyConnectionNAT(c *connection, reply bool, f *packet) {
 	}
 }
 
-// commitNAT writes down a connection, translated to what its packets become.
+// commitNAT creates a connection whose packets are translated to the given tuple.
 func (w *traceRun) commitNAT(zone string, f *packet, as tuple) {
 	w.recirculate(f)
 	c, reply := w.conntrack.findConnection(w.ctZone(zone, f), f.tuple())
@@ -151,11 +151,11 @@ func (w *traceRun) commitNAT(zone string, f *packet, as tuple) {
 	w.applyConnectionNAT(c, reply, f)
 }
 
-// commitConnection writes down a connection as it is, with a label if there is one.
+// commitConnection creates a connection without NAT, and sets its label if there is one.
 func (w *traceRun) commitConnection(zone string, f *packet, label uint32) {
 	c, _ := w.conntrack.findConnection(w.ctZone(zone, f), f.tuple())
 	if c == nil {
-		// It may have been translated in this zone since it was looked up.
+		// The packet may have been translated in this zone since the lookup.
 		for _, other := range w.conntrack {
 			if other.zone == w.ctZone(zone, f) && other.reply == f.tuple().reversed() {
 				c = other
@@ -171,17 +171,17 @@ func (w *traceRun) commitConnection(zone string, f *packet, label uint32) {
 	}
 }
 
-// maxRecirculations is how often Open vSwitch's userspace datapath lets a packet begin again on one node: for each pass
-// through connection tracking, for the choice of a backend, and once when it comes out of a tunnel. The kernel's has no
-// such limit.
+// maxRecirculations is how often Open vSwitch's userspace datapath recirculates a packet on one node: once for each
+// pass through connection tracking, once for choosing a backend, and once when it arrives through a tunnel. The kernel
+// datapath has no such limit.
 const maxRecirculations = 8
 
-// recirculate notes that a packet begins again.
+// recirculate counts a recirculation.
 func (w *traceRun) recirculate(f *packet) {
 	if f.recirculations++; f.recirculations > maxRecirculations && w.userspaceChassis[f.chassis] {
 		w.exhaustedChassis = f.chassis
 	}
 }
 
-// ctZone is where a node keeps track of connections for a port or a router.
+// ctZone names the conntrack zone of a port or router on the packet's chassis.
 func (w *traceRun) ctZone(name string, f *packet) string { return f.chassis + "/" + name }

@@ -6,7 +6,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
-// startConnection is a walk, and the first packet of a connection on node1.
+// startConnection returns a trace run, and the first packet of a connection on node1.
 func startConnection(datapath string) (*traceRun, packet) {
 	s := shopSurvey()
 	s.Logical.Chassis[0].Options = map[string]string{"datapath-type": datapath}
@@ -15,8 +15,8 @@ func startConnection(datapath string) (*traceRun, packet) {
 	return &traceRun{topology: newTopology(s), choices: &choices{indexByRow: map[string]int{}}}, f
 }
 
-// A SYN that is sent again is of a new connection, as long as nobody has answered: load balancers and rules see it as
-// they saw the first.
+// A retransmitted SYN belongs to a new connection until a reply is seen: load balancers and ACLs treat it like the
+// first.
 func TestConnectionsAreNewUntilAnswered(t *testing.T) {
 	w, f := startConnection("")
 	w.commitConnection("zone", &f, 0)
@@ -35,7 +35,8 @@ func TestConnectionsAreNewUntilAnswered(t *testing.T) {
 	}
 }
 
-// Open vSwitch in userspace takes a packet eight times up again and then drops it; the kernel's does not count.
+// The userspace datapath of Open vSwitch recirculates a packet eight times and then drops it; the kernel datapath has
+// no limit.
 func TestPacketsBeginAgain(t *testing.T) {
 	for datapath, tired := range map[string]string{"netdev": "c1", "system": ""} {
 		w, f := startConnection(datapath)
@@ -51,7 +52,7 @@ func TestPacketsBeginAgain(t *testing.T) {
 	}
 }
 
-// Packets of one connection are treated alike by whoever chooses, and every choice is taken once.
+// All packets of a connection get the same choice, and every combination of choices is taken once.
 func TestChoices(t *testing.T) {
 	c := &choices{indexByRow: map[string]int{}}
 	var got [][2]int

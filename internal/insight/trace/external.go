@@ -12,14 +12,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// addressOwner is who answers for an address on a switch: with which MAC address, and on which node.
+// addressOwner is a switch port that answers ARP or ND for an address: with which MAC address, and on which chassis.
 type addressOwner struct {
 	switchPort *switchPort
 	mac        match.MAC
 	chassis    string
 }
 
-// findAddressOwners are those who answer for an address on a switch.
+// findAddressOwners returns the ports of a switch that answer for an address.
 func (f *topology) findAddressOwners(on *logicalSwitch, a netip.Addr) (out []addressOwner) {
 	for _, at := range on.ports {
 		switch {
@@ -35,8 +35,8 @@ func (f *topology) findAddressOwners(on *logicalSwitch, a netip.Addr) (out []add
 	return out
 }
 
-// answersARPFor says whether a router's port answers for an address: its own, that of a translation, or that of a load
-// balancer.
+// answersARPFor reports whether a router port answers for an address: its own, that of a NAT entry, or a VIP of a load
+// balancer. It also returns the MAC address and the chassis.
 func (p *routerPort) answersARPFor(a netip.Addr) (match.MAC, string, bool) {
 	for _, t := range p.router.natEntries {
 		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
@@ -50,7 +50,7 @@ func (p *routerPort) answersARPFor(a netip.Addr) (match.MAC, string, bool) {
 	return p.mac, p.Holder, p.hasAddress(a) || translated || p.router.hasVIP(a)
 }
 
-// externalSwitchFor is the external network that an address is of; nil: of none.
+// externalSwitchFor returns the switch of the external network that contains an address, or nil.
 func (f *topology) externalSwitchFor(a netip.Addr) (out *logicalSwitch) {
 	for _, name := range sortedKeys(f.switches) {
 		s := f.switches[name]
@@ -65,15 +65,15 @@ func (f *topology) externalSwitchFor(a netip.Addr) (out *logicalSwitch) {
 	return out
 }
 
-// enterFromOutside is the way of a packet that a host outside sends.
+// enterFromOutside sends a packet from a host outside the cluster.
 func (w *traceRun) enterFromOutside(f packet) transition {
 	to, from := w.externalSwitchFor(f.Destination), w.externalSwitchFor(f.Source)
 	if to == nil {
 		return w.dropNotExternal(f.Destination)
 	}
-	how := "comes in, from its gateway"
+	how := "enters from its gateway"
 	if from == to {
-		how = "comes in, from a neighbour on the wire"
+		how = "enters from an on-link host"
 	} else if from != nil && !w.passesGateway(from, &f) || !w.passesGateway(to, &f) {
 		return w.dropOutOfState(to, f)
 	}
@@ -82,17 +82,18 @@ func (w *traceRun) enterFromOutside(f packet) transition {
 	return w.deliverOnNetwork(to, f)
 }
 
-// dropNotExternal is the end of a packet for an address that nobody outside can ask.
+// dropNotExternal ends the path of a packet for an address that cannot be reached from outside.
 func (w *traceRun) dropNotExternal(a netip.Addr) transition {
-	reason := fmt.Sprintf("%s is of no external network of the cluster", a)
+	reason := fmt.Sprintf("%s is not in an external network of the cluster", a)
 	pods := w.podsWithAddress(a)
 	if len(pods) > 0 {
-		reason += fmt.Sprintf("; it is %s's own, which is asked from outside by a FIp or a Service", pods[0])
+		reason += fmt.Sprintf("; it is the address of %s, which is reachable from outside through a FIp or a Service",
+			pods[0])
 	}
 	return w.dropPacket(AddressUnknown, reason, pods...)
 }
 
-// deliverOnNetwork is how a packet gets from the wire of a network to who has its address.
+// deliverOnNetwork delivers a packet from the physical network to the owner of its destination address.
 func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 	w.notePassed(w.networkRef(on), subnetRef(on.Name))
 	owners := w.findAddressOwners(on, f.Destination)
@@ -101,7 +102,7 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 	}
 	o := owners[0]
 	for _, other := range owners[1:] {
-		w.addCaveat("%s answers for %s as well", other.switchPort.Name, f.Destination)
+		w.addCaveat("%s also answers for %s", other.switchPort.Name, f.Destination)
 	}
 	w.noteDuplicateOwners(on, f.Destination, o)
 	if p := o.switchPort.routerPort; p != nil && o.chassis == p.Holder {
@@ -119,29 +120,30 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 	return transition{toSwitch: on.localnetPort, packet: f}
 }
 
-// checkBridgeMapping says whether a chassis is on the wire of a network.
+// checkBridgeMapping ends the path if a chassis has no bridge mapping for a network. A chassis without any mappings
+// counts as unknown.
 func (w *traceRun) checkBridgeMapping(on *logicalSwitch, chassis string) (transition, bool) {
 	if known := w.bridgeMappings[chassis]; on.localnetPort.Localnet == "" || len(known) == 0 ||
 		slices.Contains(known, on.localnetPort.Localnet) {
 		return transition{}, false
 	}
-	return w.dropPacket(NotWired, fmt.Sprintf("node %s has no bridge for the wire of %s (%s)", w.nodeOfChassis(chassis),
+	return w.dropPacket(NotWired, fmt.Sprintf("node %s has no bridge mapping for %s (%s)", w.nodeOfChassis(chassis),
 		w.networkName(on), on.localnetPort.Localnet),
 		clusterstate.NodeRef(w.nodeOfChassis(chassis)), w.networkRef(on)), true
 }
 
-// noteDuplicateOwners notes hosts on the wire that answer for an address of the cluster's, too.
+// noteDuplicateOwners adds a caveat for each other host on the network that answers for an address of the cluster.
 func (w *traceRun) noteDuplicateOwners(on *logicalSwitch, a netip.Addr, o addressOwner) {
 	for _, n := range w.probedNeighbours(a) {
 		for _, text := range n.MACs {
 			if mac, ok := match.ParseMAC(text); ok && mac != o.mac && mac != o.switchPort.mac {
-				w.addCaveat("a host with MAC address %s answers for %s on %s as well", text, a, w.networkName(on))
+				w.addCaveat("a host with MAC address %s also answers for %s on %s", text, a, w.networkName(on))
 			}
 		}
 	}
 }
 
-// probedNeighbours is what nodes heard when they asked who has an address.
+// probedNeighbours returns the answers that nodes got when they resolved an address.
 func (w *traceRun) probedNeighbours(a netip.Addr) (out []clusterstate.Neighbour) {
 	for _, name := range sortedKeys(w.survey.Inspected) {
 		for _, n := range w.survey.Inspected[name].Neighbours {
@@ -153,7 +155,7 @@ func (w *traceRun) probedNeighbours(a netip.Addr) (out []clusterstate.Neighbour)
 	return out
 }
 
-// sendOnWire is what becomes of a packet on the wire of an external network.
+// sendOnWire forwards a packet on the physical network of a switch.
 func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
 	if wrong, off := w.checkBridgeMapping(on, f.chassis); off {
 		return wrong
@@ -165,15 +167,15 @@ func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
 		return w.forwardByGateway(on, f)
 	}
 	if f.nextHop != f.Destination {
-		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves by %s to %s, and the gateway there is %s",
+		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves through %s to %s, but the gateway there is %s",
 			w.networkName(on), f.nextHop, gateway), w.networkRef(on))
 	}
-	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to the host on the wire")
+	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to the on-link host")
 	return w.arriveOutside(on, f)
 }
 
-// arriveOutside is the end of a packet for an address of a network that nobody in the cluster answers for: a host's
-// that is there, unless the address is one of the cluster's.
+// arriveOutside ends the path at a host on the network, unless the address belongs to an object of the cluster: then
+// nothing answers for it.
 func (w *traceRun) arriveOutside(on *logicalSwitch, f packet) transition {
 	if about := w.addressRefs(f.Destination); len(about) > 0 {
 		return w.dropUnowned(on, f)
@@ -181,16 +183,17 @@ func (w *traceRun) arriveOutside(on *logicalSwitch, f packet) transition {
 	return transition{outcome: &outcome{kind: outcomeArrived, packet: f}}
 }
 
-// dropUnowned is the end of a packet for an address that nobody answers for.
+// dropUnowned ends the path of a packet for an address that nothing answers for.
 func (w *traceRun) dropUnowned(on *logicalSwitch, f packet) transition {
 	about := w.addressRefs(f.Destination)
-	nobody := fmt.Sprintf("nobody in the cluster answers for %s on %s", f.Destination, w.networkName(on))
+	nobody := fmt.Sprintf("nothing in the cluster answers for %s on %s", f.Destination, w.networkName(on))
 	switch i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind != string(intent.EIp) }); {
 	case i >= 0:
-		return w.dropPacket(NotInForce, fmt.Sprintf("%s has it, and %s: OVN does not have its rows", about[i], nobody),
+		return w.dropPacket(NotInForce,
+			fmt.Sprintf("%s has the address, but %s: OVN does not have its rows", about[i], nobody),
 			append(about, w.networkRef(on))...)
 	case len(about) > 0:
-		return w.dropPacket(AddressUnused, fmt.Sprintf("%s: %s is reserved, and nothing uses it", nobody, about[0]),
+		return w.dropPacket(AddressUnused, fmt.Sprintf("%s: %s reserves it, but nothing uses it", nobody, about[0]),
 			append(about, w.networkRef(on))...)
 	default:
 		return w.dropPacket(AddressUnknown, nobody, w.networkRef(on))
@@ -202,8 +205,8 @@ func (s *logicalSwitch) isGateway(a netip.Addr) bool {
 		slices.Contains(s.network.Gateways, a)
 }
 
-// forwardByGateway is what the router of an external network does with a packet. It drops what has no source of its
-// network, and what is of a connection that it has not seen begin.
+// forwardByGateway forwards a packet through the router of an external network. That router drops packets whose source
+// is not in its network, and packets of connections whose start it has not seen.
 func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	node := w.nodeOfChassis(f.chassis)
 	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.nextHop)
@@ -212,7 +215,7 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	}
 	if _, in := on.prefixContaining(f.Source); !in {
 		return w.dropPacket(LeavesUntranslated, fmt.Sprintf(
-			"it leaves by %s from %s with source %s, which is no address of that network: the router there drops it",
+			"it leaves through %s from %s with source %s, which is not in that network: the router there drops it",
 			w.networkName(on), node, f.Source), append(w.foreignPolicies, w.networkRef(on))...)
 	}
 	if !w.passesGateway(on, &f) {
@@ -221,7 +224,7 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	to := w.externalSwitchFor(f.Destination)
 	if to == nil {
 		if pods := w.podsWithAddress(f.Destination); len(pods) > 0 {
-			w.addCaveat("%s has address %s as well, and is not reached by this way", pods[0], f.Destination)
+			w.addCaveat("%s also has address %s, but is not reached on this path", pods[0], f.Destination)
 		}
 		return transition{outcome: &outcome{kind: outcomeArrived, packet: f}}
 	}
@@ -233,16 +236,16 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	}
 	f.clearConntrack()
 	f.Mark, f.TTL, f.chassis, f.recirculations = 0, f.TTL-1, "", 0
-	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "comes in, from its gateway")
+	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "enters from its gateway")
 	return w.deliverOnNetwork(to, f)
 }
 
-// checkGatewaySilent is the end of a packet for a gateway that did not answer when its node asked for it.
+// checkGatewaySilent ends the path if the gateway did not answer when the packet's node resolved it.
 func (w *traceRun) checkGatewaySilent(on *logicalSwitch, f packet) (transition, bool) {
 	for _, n := range w.survey.Inspected[w.nodeOfChassis(f.chassis)].Neighbours {
 		if n.Address == f.nextHop && len(n.MACs) == 0 {
 			return w.dropPacket(diagnosis.GatewaySilent,
-				fmt.Sprintf("gateway %s of %s does not answer when node %s asks for it",
+				fmt.Sprintf("gateway %s of %s does not answer ARP or ND requests from node %s",
 					f.nextHop, w.networkName(on), w.nodeOfChassis(f.chassis)), w.networkRef(on)), true
 		}
 	}
@@ -251,12 +254,12 @@ func (w *traceRun) checkGatewaySilent(on *logicalSwitch, f packet) (transition, 
 
 func (w *traceRun) dropOutOfState(on *logicalSwitch, f packet) transition {
 	return w.dropPacket(ReplyLeavesElsewhere,
-		fmt.Sprintf("the router of %s drops it: it has not seen this connection begin (%s)",
+		fmt.Sprintf("the router of %s drops it: it has not seen the start of this connection (%s)",
 			w.networkName(on), f.formatTuple(w.query)), append(w.foreignPolicies, w.networkRef(on))...)
 }
 
-// passesGateway says whether the router of an external network lets a packet pass: it knows the connection, or this is
-// its beginning.
+// passesGateway reports whether the stateful router of an external network lets a packet pass: it knows the connection,
+// or this packet starts one.
 func (w *traceRun) passesGateway(on *logicalSwitch, f *packet) bool {
 	zone := "router of " + on.Name
 	c, reply := w.conntrack.findConnection(zone, f.tuple())
@@ -268,7 +271,7 @@ func (w *traceRun) passesGateway(on *logicalSwitch, f *packet) bool {
 	case reply:
 		c.seenReply = true
 	case !f.canStartConnection():
-		return c.seenReply // the end of a handshake whose middle went elsewhere
+		return c.seenReply // false: the handshake's second packet took another path
 	}
 	return true
 }

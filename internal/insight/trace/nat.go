@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// isSNATAddress says whether the router gives an address to what leaves.
+// isSNATAddress reports whether the router uses an address for SNAT.
 func (r *logicalRouter) isSNATAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(r.natEntries, func(t natEntry) bool { return t.Type == "snat" && t.External == a })
 }
 
-// lrInUnSNAT gives replies back the address that the router took from what it let out.
+// lrInUnSNAT translates the destination of replies to connections with SNAT back to the original source.
 func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 	for _, t := range p.natEntries {
 		if t.Type == "dnat" || t.External != p.pkt.Destination || t.gatewayPort != p.inport ||
@@ -19,7 +19,7 @@ func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 		}
 		p.lookupConntrack("snat "+p.Name, &p.pkt, true)
 		if p.pkt.Established && p.pkt.Destination != t.External {
-			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "it answers what left with %s: it is for %s",
+			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "translates the reply's destination %s back to %s",
 				t.External, p.pkt.Destination)
 		}
 		return continuePipeline()
@@ -27,7 +27,7 @@ func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 	return continuePipeline()
 }
 
-// lrInDNAT gives packets the address of the pod that they are for: by a load balancer, or a translation.
+// lrInDNAT translates destinations: to a backend of a load balancer, or to the logical address of a NAT entry.
 func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	if p.hasVIP(p.pkt.Destination) {
 		p.lookupConntrack("dnat "+p.Name, &p.pkt, true)
@@ -45,12 +45,12 @@ func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	as := p.pkt.tuple()
 	as.destination = netip.AddrPortFrom(t.Logical.Addr(), as.destination.Port())
 	p.applyNATEntry(*t, "dnat", as)
-	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "%s stands for %s", before,
+	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "translates destination %s to %s", before,
 		p.describePod(p.pkt.Destination, p.internalSwitches()))
 	return continuePipeline()
 }
 
-// applyNATEntry carries out a translation.
+// applyNATEntry translates the packet, with a connection unless the entry is stateless.
 func (p *routerPipeline) applyNATEntry(t natEntry, zone string, as tuple) {
 	if t.isStateless() {
 		p.pkt.setTuple(as)
@@ -61,7 +61,7 @@ func (p *routerPipeline) applyNATEntry(t natEntry, zone string, as tuple) {
 
 func (t natEntry) isStateless() bool { return t.Options["stateless"] == "true" }
 
-// flowPriority decides between translations: those with a match come before others, and of these the longest prefix.
+// flowPriority returns the priority among NAT entries: those with a match come first, then the longest prefix wins.
 func (t natEntry) flowPriority() int {
 	if t.Match != "" {
 		return 300 + t.Priority
@@ -69,7 +69,8 @@ func (t natEntry) flowPriority() int {
 	return 129 + t.Logical.Bits()
 }
 
-// applicableNAT is the translation that applies: of destinations in by a gateway, or of sources out by one.
+// applicableNAT returns the NAT entry that applies to a packet: for the destination on ingress through a gateway port,
+// or for the source on egress through one.
 func (p *routerPipeline) applicableNAT(destination bool) *natEntry {
 	other := "dnat"
 	if destination {
@@ -78,7 +79,8 @@ func (p *routerPipeline) applicableNAT(destination bool) *natEntry {
 	return p.bestNAT(func(t natEntry) bool { return t.Type != other && p.natApplies(t, destination) })
 }
 
-// bestNAT is the translation that decides among those that fit, where the packet is; nil: none does.
+// bestNAT returns the entry with the highest priority among those that are resident on the packet's chassis and fit, or
+// nil.
 func (p *routerPipeline) bestNAT(fits func(natEntry) bool) (best *natEntry) {
 	for i := range p.natEntries {
 		if t := &p.natEntries[i]; t.isResidentOn(p.pkt.chassis) && fits(*t) &&
@@ -89,7 +91,7 @@ func (p *routerPipeline) bestNAT(fits func(natEntry) bool) (best *natEntry) {
 	return best
 }
 
-// natApplies says whether a translation is for the packet.
+// natApplies reports whether a NAT entry applies to the packet.
 func (p *routerPipeline) natApplies(t natEntry, destination bool) bool {
 	outer := p.pkt.Destination
 	if destination {
@@ -107,7 +109,7 @@ func (p *routerPipeline) natApplies(t natEntry, destination bool) bool {
 		(t.Exempted == "" || !p.inAddressSet(t.Exempted, outer))
 }
 
-// inAddressSet says whether an address is in an address set.
+// inAddressSet reports whether an address is in an address set.
 func (p *routerPipeline) inAddressSet(set string, a netip.Addr) bool {
 	field := "ip4"
 	if !a.Is4() {
@@ -118,7 +120,7 @@ func (p *routerPipeline) inAddressSet(set string, a netip.Addr) bool {
 	return p.evaluateMatch(field+".src == $"+set, probe, "Address_Set "+set)
 }
 
-// lrOutUnDNAT gives replies back the address that was asked.
+// lrOutUnDNAT translates the source of replies back to the address that the client used.
 func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
 	t := p.replyNAT()
 	if t == nil && !p.mayBeBackendReply() {
@@ -137,19 +139,19 @@ func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
 	if t != nil && t.External == after.Addr() {
 		about, row = p.natOwnerRef(*t), p.formatNATRow(*t)
 	}
-	p.addHop(p.pkt, about, row, "gives the reply the address that was asked: %s instead of %s", after.Addr(),
+	p.addHop(p.pkt, about, row, "translates the reply's source back to %s (was %s)", after.Addr(),
 		before.Addr())
 	return continuePipeline()
 }
 
-// replyNAT is the translation because of which the router looks whether a packet that leaves is a reply.
+// replyNAT returns the NAT entry that makes the router look up an outgoing packet as a possible reply, or nil.
 func (p *routerPipeline) replyNAT() *natEntry {
 	return p.bestNAT(func(t natEntry) bool {
 		return t.Type != "snat" && !t.isStateless() && t.Logical.Contains(p.pkt.Source) && t.gatewayPort == p.outport
 	})
 }
 
-// lrOutSNAT gives what leaves an address of the outside.
+// lrOutSNAT translates the source of outgoing packets to an external address.
 func (p *routerPipeline) lrOutSNAT() (transition, bool) {
 	if p.bestNAT(func(t natEntry) bool { return t.Type == "snat" && !p.pkt.Reply && p.natApplies(t, false) }) != nil {
 		p.lookupConntrack("snat "+p.Name, &p.pkt, false)
@@ -168,14 +170,14 @@ func (p *routerPipeline) lrOutSNAT() (transition, bool) {
 		before, as := p.pkt.Source, p.pkt.tuple()
 		as.source = netip.AddrPortFrom(t.External, as.source.Port())
 		p.applyNATEntry(*t, "snat", as)
-		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "leaves with address %s instead of %s", p.pkt.Source,
+		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "translates the source to %s (was %s)", p.pkt.Source,
 			before)
 	}
 	return continuePipeline()
 }
 
-// returnSNAT is the translation of sources behind which the packet's destination is: what comes in to there is written
-// down, so that its replies keep their address.
+// returnSNAT returns the SNAT entry whose logical prefix contains the packet's destination, or nil. Connections to such
+// addresses are committed, so that their replies keep their source address.
 func (p *routerPipeline) returnSNAT() *natEntry {
 	return p.bestNAT(func(t natEntry) bool {
 		return t.Type == "snat" && t.Logical.Contains(p.pkt.Destination) && t.gatewayPort == p.inport &&

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// traceViaNodes are the ways to an address that nodes have themselves, or answer for with kube-proxy: one for each node
-// that may get the packet. What the node's kernel does is known as far as the node was asked.
+// traceViaNodes traces a packet to an address that nodes have themselves or that kube-proxy serves. It returns one path
+// for each node that may get the packet. What the kernel of a node does is known only from the inspection of that node.
 func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	if q.Pod != "" {
 		return nil
@@ -34,12 +34,12 @@ func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	if i := slices.IndexFunc(out, func(p Path) bool {
 		return len(p.RequestHops) > 0 && p.RequestHops[0].About.Kind == clusterstate.NodeKind
 	}); i >= 0 {
-		return out[i : i+1] // the one that has the address
+		return out[i : i+1] // the node that has the address
 	}
 	return out
 }
 
-// traceViaNode is the way by one node.
+// traceViaNode traces a packet that arrives at one node.
 func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clusterstate.Network, own bool) Path {
 	out := Path{PassedRefs: []state.Ref{n.Ref}, Server: q.Server, SeenSource: q.Client.Addr()}
 	hop := func(about state.Ref, format string, args ...any) {
@@ -51,11 +51,11 @@ func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clustersta
 	}
 	if network != nil {
 		out.Network = network.Name
-		hop(network.Ref, "comes in, by an interface of node %s", n.Name)
+		hop(network.Ref, "enters through an interface of node %s", n.Name)
 	}
 	service, wrong := t.findNodeService(q, own)
 	if service != nil {
-		hop(service.Ref, "kube-proxy on node %s gives it to an endpoint", n.Name)
+		hop(service.Ref, "kube-proxy on node %s forwards it to an endpoint", n.Name)
 	}
 	switch {
 	case wrong != nil:
@@ -69,7 +69,8 @@ func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clustersta
 	return out
 }
 
-// findNodeService is the Service that has the address and port on nodes, or why nobody answers there.
+// findNodeService returns the Service that serves the address and port on nodes, or the Path of a packet that nothing
+// serves.
 func (t *Tracer) findNodeService(q Query, own bool) (*clusterstate.Service, *Path) {
 	var there *clusterstate.Service
 	for i := range t.survey.Cluster.Services {
@@ -109,14 +110,14 @@ func (t *Tracer) findNodeService(q Query, own bool) (*clusterstate.Service, *Pat
 	}
 }
 
-// traceNodeReply is by which interface the node answers.
+// traceNodeReply finds the interface through which the node replies.
 func (t *Tracer) traceNodeReply(out *Path, q Query, n *clusterstate.Node, network *clusterstate.Network) {
 	unknown := func(reason string) {
 		out.Verdict, out.Code, out.Reason, out.About = Unknown, CantTell, reason, []state.Ref{n.Ref}
 	}
 	i, asked := t.survey.Inspected[n.Name]
 	if !asked || i.Problem != "" {
-		unknown(fmt.Sprintf("node %s was not asked by which interface it answers: is sallyport-agent running there?",
+		unknown(fmt.Sprintf("node %s did not report its routes: check that sallyport-agent runs there",
 			n.Name))
 		return
 	}
@@ -127,17 +128,18 @@ func (t *Tracer) traceNodeReply(out *Path, q Query, n *clusterstate.Node, networ
 	route := t.findReplyRoute(i, q, t.nodePathFor(n.Name, network))
 	switch {
 	case route == nil || in == "":
-		unknown(fmt.Sprintf("node %s did not say by which interface it answers %s", n.Name, q.Client.Addr()))
+		unknown(fmt.Sprintf("node %s did not report which interface it uses for replies to %s", n.Name,
+			q.Client.Addr()))
 	case route.Output != in:
 		out.Verdict, out.Code, out.About = Lost, diagnosis.AsymmetricRoute, []state.Ref{n.Ref}
-		out.Reason = fmt.Sprintf("the reply is lost: node %s answers by %s, and the request comes in by %s", n.Name,
-			interfaceOrNone(route.Output), in)
+		out.Reason = fmt.Sprintf("the reply is lost: node %s sends it through %s, but the request arrives on %s",
+			n.Name, interfaceOrNone(route.Output), in)
 	default:
 		out.Verdict = Answered
 		out.ReplyHops = []Hop{{
 			About: n.Ref,
 			Node:  n.Name,
-			Text:  fmt.Sprintf("answers by %s, to %s", route.Output, route.NextHop),
+			Text:  fmt.Sprintf("replies through %s, to next hop %s", route.Output, route.NextHop),
 		}}
 	}
 }
@@ -149,7 +151,7 @@ func interfaceOrNone(output string) string {
 	return output
 }
 
-// nodePathFor is how a NodePath leads replies of a network on a node.
+// nodePathFor returns the settings of the NodePath of a node for a network.
 func (t *Tracer) nodePathFor(node string, network *clusterstate.Network) clusterstate.NodeNetwork {
 	for _, p := range t.survey.Cluster.NodePaths {
 		for _, w := range p.Ways {
@@ -161,7 +163,8 @@ func (t *Tracer) nodePathFor(node string, network *clusterstate.Network) cluster
 	return clusterstate.NodeNetwork{}
 }
 
-// findReplyRoute is the route of a reply: that of the network's mark, or else that from the address to the client.
+// findReplyRoute returns the route of a reply: the one for the network's mark, otherwise the one from the server to the
+// client.
 func (t *Tracer) findReplyRoute(i clusterstate.NodeInspection, q Query, w clusterstate.NodeNetwork) *clusterstate.RouteLookup {
 	for k := range i.Routes {
 		if r := &i.Routes[k]; w.Mark != 0 && r.Mark == w.Mark {
@@ -176,7 +179,8 @@ func (t *Tracer) findReplyRoute(i clusterstate.NodeInspection, q Query, w cluste
 	return nil
 }
 
-// interfaceWithAddress is the interface of a node that has an address; empty: none has, or the node was not asked.
+// interfaceWithAddress returns the interface of a node that has an address. Empty: no interface has it, or the node was
+// not inspected.
 func (f *topology) interfaceWithAddress(node string, a netip.Addr) string {
 	for _, x := range f.survey.Inspected[node].Interfaces {
 		if slices.ContainsFunc(x.Addresses, func(p netip.Prefix) bool { return p.Addr() == a }) {
@@ -186,7 +190,7 @@ func (f *topology) interfaceWithAddress(node string, a netip.Addr) string {
 	return ""
 }
 
-// interfaceOnNetwork is the interface by which a node is on a network.
+// interfaceOnNetwork returns the interface that connects a node to a network.
 func (t *Tracer) interfaceOnNetwork(node string, network *clusterstate.Network) string {
 	for _, x := range t.survey.Inspected[node].Interfaces {
 		if fits, err := path.Match(network.Interface, x.Name); err == nil && fits {
@@ -196,7 +200,7 @@ func (t *Tracer) interfaceOnNetwork(node string, network *clusterstate.Network) 
 	return ""
 }
 
-// networkOfInterface is the network that a node is on by an interface; nil: none.
+// networkOfInterface returns the network that an interface connects a node to, or nil.
 func (t *Tracer) networkOfInterface(node, by string) *clusterstate.Network {
 	for i := range t.survey.Cluster.Networks {
 		n := &t.survey.Cluster.Networks[i]
@@ -207,8 +211,8 @@ func (t *Tracer) networkOfInterface(node, by string) *clusterstate.Network {
 	return nil
 }
 
-// forwardingNode is the node that gets what a pod sends to an address that the node does not have: it forwards the
-// packet.
+// forwardingNode returns the node that receives a pod's packet for an address the node does not have, and so forwards
+// it.
 func (w *traceRun) forwardingNode(end outcome) (state.Ref, bool) {
 	if w.query.Pod == "" || end.kind != outcomeDelivered {
 		return state.Ref{}, false
@@ -222,8 +226,8 @@ func (w *traceRun) forwardingNode(end outcome) (state.Ref, bool) {
 	return about, !slices.ContainsFunc(w.survey.Cluster.Nodes, has)
 }
 
-// endAtForwardingNode is the end of a packet that a node forwards. Kube-OVN's agent lets the node's kernel translate
-// it, which no row of OVN tells.
+// endAtForwardingNode ends the path of a packet that a node forwards. kube-ovn-cni configures NAT in the kernel of the
+// node, which is not visible in OVN's rows.
 func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, end outcome) {
 	does := "forwards it without translating it"
 	if subnet := first.switchPort.onSwitch.subnet; subnet != nil && subnet.NatOutgoing {
@@ -233,6 +237,6 @@ func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, 
 	w.addHop(end.packet, node, "Logical_Switch_Port "+end.switchPort.Name, "%s", does)
 	out.RequestHops, out.SeenSource, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
 	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
-	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it then is not in OVN's rows",
+	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it next is not in OVN's rows",
 		node.Name, does)
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// The wire that nodes are on themselves, and a Service that kube-proxy serves there.
+// The network that nodes are connected to themselves, and a Service that kube-proxy serves there.
 const (
 	nodeServiceIP = "192.0.2.80"
 	node1Address  = "192.0.2.11"
 )
 
-// uplinkSurvey is the world with such a wire on node1, which was asked how it answers the client.
+// uplinkSurvey returns a survey with such a network on node1, which was inspected for its route to the client.
 func uplinkSurvey() *clusterstate.State {
 	s := shopSurvey()
 	s.Cluster.Networks = append(s.Cluster.Networks, clusterstate.Network{
@@ -45,7 +45,7 @@ func uplinkSurvey() *clusterstate.State {
 	return s
 }
 
-// A Service that kube-proxy serves is answered by the interface that it was asked on, and by no other.
+// Replies of a Service that kube-proxy serves leave through the interface on which the request arrived.
 func TestNodesAnswerThemselves(t *testing.T) {
 	p := traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":443"))
 	assertVerdict(t, p, Answered, "")
@@ -62,8 +62,8 @@ func TestNodesAnswerThemselves(t *testing.T) {
 		AddressUnknown)
 }
 
-// The node's own address is answered by its default interface, another one: that is an asymmetric route, until a
-// NodePath leads the reply.
+// Replies from the node's own address leave through its default interface, another one. That is an asymmetric route,
+// until a NodePath routes the reply.
 func TestNodeAnswersElsewhere(t *testing.T) {
 	s := uplinkSurvey()
 	p := traceOnePath(t, s, queryFromClient(internet, node1Address+":22"))
@@ -84,12 +84,12 @@ func TestNodeAnswersElsewhere(t *testing.T) {
 	})
 	s.Inspected["node1"] = i
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
-	// the network is known by the interface that has the address
+	// the network is found by the interface that has the address
 	s.Cluster.Networks[len(s.Cluster.Networks)-1].Addresses = nil
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
 }
 
-// What a node does is not guessed.
+// Without an inspection, the trace does not guess what a node does.
 func TestNodeThatWasNotAsked(t *testing.T) {
 	s := uplinkSurvey()
 	s.Inspected = nil
@@ -100,8 +100,8 @@ func TestNodeThatWasNotAsked(t *testing.T) {
 		diagnosis.NodeNotReady)
 }
 
-// defaultVPCSurvey is the world with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and leaves
-// through it.
+// defaultVPCSurvey returns a survey with Kube-OVN's default VPC, as Kube-OVN writes it: pod tool is on node1, and its
+// packets leave through that node.
 func defaultVPCSurvey() *clusterstate.State {
 	s := shopSurvey()
 	router, subnet := kubeovn.ManagementVpc, kubeovn.ManagementSubnet
@@ -164,8 +164,8 @@ func defaultVPCSurvey() *clusterstate.State {
 	return s
 }
 
-// What a pod of the default VPC sends outside is forwarded and translated by its node. Who answers it is not in OVN's
-// rows.
+// The node of a pod in the default VPC forwards and translates its packets to the outside. Who answers them is not in
+// OVN's rows.
 func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 	ask := func(s *clusterstate.State, server string) Path {
 		return traceOnePath(t, s, Query{Pod: "default/tool", Server: addrPort(server), Protocol: "tcp"})
@@ -185,7 +185,7 @@ func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 			t.Errorf("no %q in: %s", words, p.Reason)
 		}
 	}
-	if last := p.RequestHops[len(p.RequestHops)-1]; strings.Contains(last.Text, "gets it") ||
+	if last := p.RequestHops[len(p.RequestHops)-1]; strings.Contains(last.Text, "receives it") ||
 		!strings.Contains(last.Text, "forwards it") {
 		t.Errorf("the node %s", last.Text)
 	}

@@ -9,27 +9,27 @@ import (
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
-// DatapathStep is a packet in one router or switch, as ovn-trace can be asked about it: whether the flows that northd
-// has made of the rows do the same.
+// DatapathStep is a packet in one router or switch, in a form that ovn-trace understands. Comparing the two shows
+// whether the logical flows that northd made of the rows do the same.
 type DatapathStep struct {
 	Datapath string
-	// Microflow is the packet as it comes in, in OVN's language, and States what connection tracking says of it, in
-	// order.
+	// Microflow is the packet on ingress, in OVN's expression language. CTStates are the results of its conntrack
+	// lookups, in order.
 	Microflow string
 	CTStates  []string
-	// Backend is the one that a load balancer chooses; invalid: none does.
+	// Backend is the one that a load balancer chooses; invalid: none is chosen.
 	Backend netip.AddrPort
-	// Outport is the port by which it leaves; empty: it does not.
+	// Outport is the egress port; empty: the packet is dropped here.
 	Outport string
-	// HopsBefore is how many hops have been before it, of those in its direction; Back: of the reply.
+	// HopsBefore is the number of earlier hops in the same direction. IsReply: the packet is the reply.
 	HopsBefore int
 	IsReply    bool
 
-	// ovn-trace can't tell: as to which connection the packet belongs, and what it is translated back to
+	// ovn-trace cannot decide it: which connection the packet belongs to, and what it is translated back to
 	skipOVNTrace bool
 }
 
-// OVNTraceArgs are those of ovn-trace.
+// OVNTraceArgs returns the arguments for ovn-trace.
 func (s DatapathStep) OVNTraceArgs() (out []string) {
 	for _, state := range s.CTStates {
 		out = append(out, "--ct="+state)
@@ -40,7 +40,8 @@ func (s DatapathStep) OVNTraceArgs() (out []string) {
 	return append(out, s.Datapath, s.Microflow)
 }
 
-// AgreesWithOutput says whether the output of ovn-trace is what the step expects, and where the flows lead instead.
+// AgreesWithOutput reports whether the output of ovn-trace is what the step expects, and otherwise where the flows send
+// the packet.
 func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	if begun := fmt.Sprintf("ingress(dp=%q", s.Datapath); !strings.Contains(output, begun) {
 		return false, "do not know it: " + strings.TrimSpace(output)
@@ -49,7 +50,7 @@ func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	if !leaves {
 		return s.Outport == "", "nowhere"
 	}
-	// what comes after the port is another step's business
+	// datapaths after the egress port belong to the next steps
 	for _, next := range []string{"\ningress(dp=", "\negress(dp="} {
 		egress, _, _ = strings.Cut(egress, next)
 	}
@@ -61,8 +62,8 @@ func (s DatapathStep) AgreesWithOutput(output string) (bool, string) {
 	return port == s.Outport, "to port " + port
 }
 
-// isFlowDrop says whether it is flows that end a packet's way so, which ovn-trace knows, and not nodes, which it does
-// not.
+// isFlowDrop reports whether logical flows cause such a drop, so that ovn-trace sees it too. It does not see drops by
+// nodes.
 func isFlowDrop(code string) bool {
 	return slices.Contains([]string{
 		NetworkPolicyDrops, SecurityGroupDrops, SourceRangesDrop, NetworkIsolates, AllowListDrops, RuleDrops,
@@ -70,7 +71,6 @@ func isFlowDrop(code string) bool {
 	}, code)
 }
 
-// beginStep begins a step.
 func (w *traceRun) beginStep(datapath string, f packet) {
 	w.steps = append(w.steps, DatapathStep{
 		Datapath:     datapath,
@@ -81,7 +81,7 @@ func (w *traceRun) beginStep(datapath string, f packet) {
 	})
 }
 
-// noteCTState adds what connection tracking says of a packet to the step.
+// noteCTState adds the result of a conntrack lookup to the current step.
 func (w *traceRun) noteCTState(f *packet, translated bool) {
 	if len(w.steps) == 0 {
 		return
@@ -98,17 +98,17 @@ func (w *traceRun) noteCTState(f *packet, translated bool) {
 	s.skipOVNTrace = s.skipOVNTrace || translated && s.Outport == "" && f.Outport == ""
 }
 
-// skipOVNTrace notes that ovn-trace is not asked about the step: it does otherwise than Open vSwitch.
+// skipOVNTrace excludes the current step from the comparison, because ovn-trace behaves differently from Open vSwitch
+// there.
 func (w *traceRun) skipOVNTrace() {
 	if len(w.steps) > 0 {
 		w.steps[len(w.steps)-1].skipOVNTrace = true
 	}
 }
 
-// endStep ends a step.
 func (w *traceRun) endStep(port string) { w.steps[len(w.steps)-1].Outport = port }
 
-// microflow is the packet in OVN's language.
+// microflow formats the packet in OVN's expression language.
 func (f packet) microflow() string {
 	family := "ip4"
 	if f.Source.Is6() {

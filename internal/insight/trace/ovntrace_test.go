@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// A packet to a floating IP is asked about in every router and switch on its way, there and back, as it is there.
+// A packet to a floating IP has a step in every router and switch on its path and on that of its reply.
 func TestStepsOfAWay(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, floatingIP+":80"))
-	leg := "acme-shop-acme-shop-default-return"
+	hairpin := "acme-shop-acme-shop-default-return"
 	want := []string{
 		"> ext-public 198.51.100.20:80 → ext-public-acme-shop",
-		"> acme-shop 198.51.100.20:80 → " + leg + "-ext-public",
+		"> acme-shop 198.51.100.20:80 → " + hairpin + "-ext-public",
 		"> acme-shop-default 10.0.0.2:80 → web.acme-shop",
 		"< acme-shop-default 203.0.113.10:50000 → acme-shop-default-acme-shop",
-		"< acme-shop 203.0.113.10:50000 → " + leg,
+		"< acme-shop 203.0.113.10:50000 → " + hairpin,
 		"< acme-shop-default 203.0.113.10:50000 → acme-shop-default-acme-shop-return-ext-public",
 		"< acme-shop 203.0.113.10:50000 → acme-shop-ext-public",
 		"< ext-public 203.0.113.10:50000 → localnet.ext-public",
@@ -38,15 +38,14 @@ func TestStepsOfAWay(t *testing.T) {
 	}
 }
 
-// flowField is the value of a field in a flow.
+// flowField returns the value of a field in a microflow.
 func flowField(flow, field string) string {
 	_, rest, _ := strings.Cut(flow, field+" == ")
 	value, _, _ := strings.Cut(rest, " ")
 	return value
 }
 
-// A load balancer is asked about with the backend that the way is of; what a rule drops is asked about, and what only a
-// node drops is not.
+// The step of a load balancer names the backend of the path. Drops by ACLs have a step; drops by nodes have none.
 func TestStepsOfChoicesAndDrops(t *testing.T) {
 	for i, p := range New(shopSurvey()).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths {
 		backend := []string{"--lb-dst=10.0.0.2:8080", "--lb-dst=10.0.0.3:8080"}[i]
@@ -57,13 +56,13 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 		}
 	}
 	sticky := shopSurvey()
-	sticky.Logical.Router(shop).Balancers[0].Options["affinity_timeout"] = "10800" // there ovn-trace does not go on
+	sticky.Logical.Router(shop).Balancers[0].Options["affinity_timeout"] = "10800" // ovn-trace stops there
 	for _, p := range New(sticky).Trace(queryFromClient(internet, loadBalancerIP+":80")).Paths {
 		if slices.ContainsFunc(p.Steps, func(s DatapathStep) bool { return s.Datapath == shop && !s.IsReply }) {
 			t.Errorf("ovn-trace is asked about a load balancer with affinity: %+v", p.Steps)
 		}
 	}
-	// nor does it turn round what is for its sender
+	// nor does ovn-trace hairpin
 	for _, p := range New(shopSurvey()).Trace(queryFromPod("web", loadBalancerIP+":80")).Paths {
 		if slices.ContainsFunc(p.Steps, func(s DatapathStep) bool {
 			return s.Outport == "web.acme-shop" && strings.Contains(s.Microflow, `inport == "web.acme-shop"`)
@@ -85,8 +84,8 @@ func TestStepsOfChoicesAndDrops(t *testing.T) {
 	}
 }
 
-// A frame for a gateway that another node holds goes there by the wire. ovn-trace knows no nodes: it is asked when the
-// frame is there.
+// A frame for a gateway port that another node holds is sent there over the physical network. ovn-trace does not model
+// nodes: there is a step only where the frame arrives.
 func TestStepsOverTheWire(t *testing.T) {
 	s := shopSurvey()
 	addEgressIP(s)
@@ -110,7 +109,7 @@ func TestStepsOverTheWire(t *testing.T) {
 	}
 }
 
-// ovnTraceOutput is what ovn-trace prints of a packet in a router that leaves by a port, and enters a switch.
+// ovnTraceOutput is output of ovn-trace for a packet that leaves a router and enters a switch.
 const ovnTraceOutput = `# tcp,reg14=0x2,vlan_tci=0x0000,nw_src=203.0.113.10,nw_dst=198.51.100.20
 
 ingress(dp="acme-shop", inport="acme-shop-ext-public")
@@ -145,7 +144,7 @@ func TestStepAgrees(t *testing.T) {
 		{"", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"},
 		{"acme-shop-acme-shop-default", dropped, false, "nowhere"},
 		{"", dropped, true, ""},
-		{"web.acme-shop", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"}, // of the next step
+		{"web.acme-shop", ovnTraceOutput, false, "to port acme-shop-acme-shop-default"}, // belongs to the next step
 		{"", `unknown datapath "acme-shop"`, false, `do not know it: unknown datapath "acme-shop"`},
 	} {
 		agrees, instead := DatapathStep{Datapath: shop, Outport: c.output}.AgreesWithOutput(c.said)

@@ -25,17 +25,17 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// What can't be asked is answered with what to write instead.
+// Errors say what to write instead.
 func TestAskInVain(t *testing.T) {
 	for _, c := range []struct{ client, server, protocol, says string }{
-		{"203.0.113.9", "198.51.100.7", "tcp", "which port of 198.51.100.7? Give one such as 198.51.100.7:443"},
+		{"203.0.113.9", "198.51.100.7", "tcp", "destination 198.51.100.7 has no port; write it as 198.51.100.7:443"},
 		{
 			"203.0.113.9", "web.example.org:443", "tcp",
-			`where to? "web.example.org:443" is no address such as 198.51.100.7`,
+			`destination: "web.example.org:443" is not an address such as 198.51.100.7`,
 		},
-		{"", "198.51.100.7:443", "tcp", "from where? give an address"},
-		{"203.0.113.9", "198.51.100.7:443", "gre", "protocol gre is none of tcp, udp, sctp, icmp"},
-		{"2001:db8::9", "198.51.100.7:443", "tcp", "different families"},
+		{"", "198.51.100.7:443", "tcp", "client: an address is missing"},
+		{"203.0.113.9", "198.51.100.7:443", "gre", "protocol gre is not supported; use one of tcp, udp, sctp, icmp"},
+		{"2001:db8::9", "198.51.100.7:443", "tcp", "different address families"},
 	} {
 		if _, err := ParseQuery(c.client, "", c.server, c.protocol); err == nil ||
 			!strings.Contains(err.Error(), c.says) {

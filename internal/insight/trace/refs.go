@@ -17,12 +17,11 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// returnPath is what the rows of legs say that they are for.
+// returnPath is the owner kind of the rows of the return path.
 const returnPath = "ReturnPath"
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
-// protocolName is the name of a protocol.
 func protocolName(number uint8) string {
 	switch number {
 	case match.TCP:
@@ -36,7 +35,7 @@ func protocolName(number uint8) string {
 	}
 }
 
-// routerOwnerRef is what a router is known as: the Project whose it is, or its Vpc.
+// routerOwnerRef returns the Project of a router, or else its Vpc.
 func (f *topology) routerOwnerRef(router string) state.Ref {
 	for _, p := range f.survey.Cluster.Projects {
 		if p.Shard == router {
@@ -46,7 +45,7 @@ func (f *topology) routerOwnerRef(router string) state.Ref {
 	return state.Ref{Kind: string(intent.Vpc), Name: router}
 }
 
-// switchOwnerRef is that of a switch.
+// switchOwnerRef returns the owner of a switch's VPC, or else the Subnet.
 func (f *topology) switchOwnerRef(s *logicalSwitch) state.Ref {
 	if s.subnet != nil && s.subnet.Vpc != "" && s.localnetPort == nil {
 		return f.routerOwnerRef(s.subnet.Vpc)
@@ -56,7 +55,7 @@ func (f *topology) switchOwnerRef(s *logicalSwitch) state.Ref {
 
 func subnetRef(name string) state.Ref { return state.Ref{Kind: string(intent.Subnet), Name: name} }
 
-// networkRef is the external network of a switch.
+// networkRef returns the external network of a switch, or else the Subnet.
 func (f *topology) networkRef(s *logicalSwitch) state.Ref {
 	if s.network != nil {
 		return s.network.Ref
@@ -66,7 +65,7 @@ func (f *topology) networkRef(s *logicalSwitch) state.Ref {
 
 func (f *topology) networkName(s *logicalSwitch) string { return "network " + f.networkRef(s).Name }
 
-// switchPortRef is who is at a port of a switch: a pod, a node, or whoever.
+// switchPortRef returns the pod or node at a switch port, or else the port.
 func (f *topology) switchPortRef(at *switchPort) state.Ref {
 	if p := f.podRefAtPort(at); p != (state.Ref{}) {
 		return p
@@ -77,7 +76,7 @@ func (f *topology) switchPortRef(at *switchPort) state.Ref {
 	return state.Ref{Kind: "Port", Name: at.Name}
 }
 
-// podRefAtPort is the pod at a port of a switch. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces
+// podRefAtPort returns the pod at a switch port. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces
 // POD.NAMESPACE.PROVIDER.
 func (f *topology) podRefAtPort(at *switchPort) state.Ref {
 	for _, p := range f.survey.Cluster.Pods {
@@ -88,7 +87,7 @@ func (f *topology) podRefAtPort(at *switchPort) state.Ref {
 	return state.Ref{}
 }
 
-// describePod is the pod with an address on one of the switches, or the address.
+// describePod names the pod that has an address on one of the switches, or returns the address.
 func (f *topology) describePod(a netip.Addr, on []*logicalSwitch) string {
 	for _, s := range on {
 		for _, at := range s.ports {
@@ -100,7 +99,7 @@ func (f *topology) describePod(a netip.Addr, on []*logicalSwitch) string {
 	return a.String()
 }
 
-// podsWithAddress are the pods with an address. Projects may have the same ones.
+// podsWithAddress returns the pods with an address. Projects may use the same addresses.
 func (f *topology) podsWithAddress(a netip.Addr) (out []state.Ref) {
 	for _, p := range f.survey.Cluster.Pods {
 		if !p.HostNetwork && slices.Contains(p.Addresses, a) {
@@ -110,7 +109,7 @@ func (f *topology) podsWithAddress(a netip.Addr) (out []state.Ref) {
 	return out
 }
 
-// internalSwitches are the switches of a router that are not outside.
+// internalSwitches returns the switches of a router that are not external networks.
 func (r *logicalRouter) internalSwitches() (out []*logicalSwitch) {
 	for _, p := range r.ports {
 		if p.switchPort != nil && p.switchPort.onSwitch.localnetPort == nil {
@@ -120,7 +119,7 @@ func (r *logicalRouter) internalSwitches() (out []*logicalSwitch) {
 	return out
 }
 
-// siblingSwitches are the switches of the routers that a switch is on.
+// siblingSwitches returns the internal switches of all routers that a switch is connected to.
 func (s *logicalSwitch) siblingSwitches() (out []*logicalSwitch) {
 	for _, at := range s.ports {
 		if at.routerPort != nil {
@@ -130,7 +129,7 @@ func (s *logicalSwitch) siblingSwitches() (out []*logicalSwitch) {
 	return out
 }
 
-// addressRefs are the objects of the API that have an external address.
+// addressRefs returns the API objects that have an external address.
 func (f *topology) addressRefs(a netip.Addr) (out []state.Ref) {
 	for _, o := range f.survey.Cluster.FIps {
 		if o.External == a {
@@ -155,7 +154,7 @@ func (f *topology) addressRefs(a netip.Addr) (out []state.Ref) {
 	return out
 }
 
-// rowOwnerRef is the object that a row exists for, or else another.
+// rowOwnerRef returns the object that a row belongs to according to its external_ids, or else the given one.
 func (f *topology) rowOwnerRef(ids logical.ExternalIDs, other state.Ref) state.Ref {
 	if owner := ids.Owner(); owner != (state.Ref{}) {
 		return owner
@@ -163,7 +162,7 @@ func (f *topology) rowOwnerRef(ids logical.ExternalIDs, other state.Ref) state.R
 	return other
 }
 
-// natOwnerRef is the object that a translation is there for.
+// natOwnerRef returns the object that a NAT entry belongs to.
 func (f *topology) natOwnerRef(t natEntry) state.Ref {
 	if owner := t.IDs.Owner(); owner != (state.Ref{}) {
 		return owner
@@ -180,9 +179,9 @@ func (f *topology) formatNATRow(t natEntry) string {
 	return fmt.Sprintf("NAT %s %s %s", t.Type, t.External, t.Logical)
 }
 
-// loadBalancerRef is the Service of a load balancer. Kube-OVN has one for all cluster addresses of a VPC.
+// loadBalancerRef returns the Service of a load balancer. Kube-OVN has one load balancer for all cluster IPs of a VPC.
 func (f *topology) loadBalancerRef(b *logical.LoadBalancer, at netip.Addr) state.Ref {
-	for _, s := range f.survey.Cluster.Services { // Kube-OVN has one row for the Services of a VPC
+	for _, s := range f.survey.Cluster.Services {
 		if s.ClusterIP == at {
 			return s.Ref
 		}
@@ -193,83 +192,84 @@ func (f *topology) loadBalancerRef(b *logical.LoadBalancer, at netip.Addr) state
 func (w *traceRun) describeBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort,
 	on []*logicalSwitch,
 ) string {
-	text := fmt.Sprintf("port %d goes to port %d of %s", v.Address.Port(), to.Port(), w.describePod(to.Addr(), on))
+	text := fmt.Sprintf("port %d is forwarded to port %d of %s", v.Address.Port(), to.Port(),
+		w.describePod(to.Addr(), on))
 	if n := len(w.liveBackends(b, v)); n > 1 {
 		text += fmt.Sprintf(", one of %d", n)
 	}
 	if seconds := b.Options["affinity_timeout"]; seconds != "" {
-		text += fmt.Sprintf("; a client keeps its endpoint for %s s", seconds)
+		text += fmt.Sprintf("; session affinity keeps a client on its backend for %s s", seconds)
 	}
 	return text
 }
 
-// describeMark is what a mark is for.
+// describeMark explains a mark.
 func (w *traceRun) describeMark(q logical.QoS, mark uint32) string {
 	switch owner := q.IDs.Owner(); {
 	case mark == ownership.ForgedMark:
-		return "is marked as one that pods may not send"
+		return "is marked as forged: pods may not send to a return port or hairpin port"
 	case owner.Kind == returnPath:
-		return "is a reply of a connection that came in by " + owner.Name + ": marked for the way back there"
+		return "is a reply of a connection that arrived on " + owner.Name + ": marked for the return path"
 	default:
 		return fmt.Sprintf("is marked %#x", mark)
 	}
 }
 
-// describePolicy are what a router policy is about, what it does, and whether it is nobody's that is known.
+// describePolicy returns the owner of a router policy, what the policy does, and whether its origin is unknown.
 func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (state.Ref, string, bool) {
 	vpc := f.routerOwnerRef(r.Name)
 	about := f.rowOwnerRef(rule.IDs, vpc)
 	to := strings.Trim(fmt.Sprint(rule.NextHops), "[]")
 	switch p := rule.Priority; {
 	case rule.Action == "drop" && p == ownership.ReturnForged:
-		return about, "a pod has sent to a leg of the return path itself, which drops it", false
+		return about, "a pod has sent it directly to a port of the return path, which is not allowed", false
 	case rule.Action == "drop" && p == ownership.EgressFailClosed && ownership.IsOwnPriority(r.Name, p):
-		return about, "no EgressIP selects the pod yet, and one of the project fails closed: it leaves nowhere", false
+		return about, "no EgressIP selects the pod yet, and an EgressIP of the project fails closed", false
 	case rule.Action == "drop" && p == ownership.EgressIPSelected && ownership.IsOwnPriority(r.Name, p):
-		return about, fmt.Sprintf("%s has no address that a node holds, and fails closed", about), false
+		return about, fmt.Sprintf("no node holds an address of %s, and it fails closed", about), false
 	case p == ownership.ReturnReply:
-		return f.returnPortRef(r, to, about), "the mark leads it back through the switch to the leg of its network",
-			false
+		return f.returnPortRef(r, to, about),
+			"its mark sends it back through the switch to the return port of its network", false
 	case p == ownership.ReturnLeave:
-		return f.returnPortRef(r, to, about), fmt.Sprintf("what comes by the leg goes to gateway %s", to), false
+		return f.returnPortRef(r, to, about), fmt.Sprintf("packets from the return port go to gateway %s", to), false
 	case p == ownership.DefaultEgress || p == ownership.EgressUnselected:
-		return about, fmt.Sprintf("takes the project's way out, to gateway %s", to), false
+		return about, fmt.Sprintf("takes the project's default egress, to gateway %s", to), false
 	case p == ownership.DefaultEgressOnLink || p == ownership.EgressUnselectedOnLink:
-		return about, "is for a host on the project's own external network", false
+		return about, "is for an on-link host of the project's default network", false
 	case ownership.IsOwnPriority(r.Name, p):
-		return about, fmt.Sprintf("%s leads it to %s", about, to), false
+		return about, fmt.Sprintf("%s reroutes it to %s", about, to), false
 	default:
 		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !isKubeOVNPolicy(rule)
 	}
 }
 
-// isKubeOVNPolicy says whether a policy looks like one that Kube-OVN makes for itself.
+// isKubeOVNPolicy reports whether a policy looks like one of Kube-OVN's own.
 func isKubeOVNPolicy(rule logical.RouterPolicy) bool {
 	own := []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30000, 30050, 30060, 30100, 31000}
 	return slices.Contains(own, rule.Priority) && rule.IDs["vendor"] == "kube-ovn"
 }
 
-// returnPortRef is the leg that a next hop belongs to.
+// returnPortRef returns the return path that a next hop belongs to, or else the given object.
 func (f *topology) returnPortRef(r *logicalRouter, hop string, other state.Ref) state.Ref {
 	for _, p := range r.ports {
-		leg := p.IDs.Owner()
-		if leg.Kind != returnPath {
+		owner := p.IDs.Owner()
+		if owner.Kind != returnPath {
 			continue
 		}
 		for _, n := range f.survey.Logical.Static {
 			if n.Address.String() == hop && n.MAC == p.MAC {
-				return leg
+				return owner
 			}
 		}
-		if gateway, err := netip.ParseAddr(hop); err == nil && f.switches[leg.Name] != nil &&
-			f.switches[leg.Name].isGateway(gateway) {
-			return leg
+		if gateway, err := netip.ParseAddr(hop); err == nil && f.switches[owner.Name] != nil &&
+			f.switches[owner.Name].isGateway(gateway) {
+			return owner
 		}
 	}
 	return other
 }
 
-// describeACL are whose a rule is, what its effect is called, and what it does.
+// describeACL returns the owner of an ACL, the code for its effect, and what it does.
 func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, string) {
 	does := "drops it"
 	if r.Action == "reject" {
@@ -280,22 +280,22 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 		ids = r.portGroup.IDs
 	}
 	if owner := r.IDs.Owner(); owner.Kind == string(intent.Service) {
-		return owner, SourceRangesDrop, fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not have the client", owner,
-			does)
+		return owner, SourceRangesDrop,
+			fmt.Sprintf("%s %s: its loadBalancerSourceRanges do not contain the client", owner, does)
 	} else if owner == intent.IsolationRef(owner.Namespace) {
-		return owner, RuleDrops, fmt.Sprintf("a pod is on network %s, where it does not belong: the isolation of %s %s",
+		return owner, RuleDrops, fmt.Sprintf("a misplaced pod is on switch %s: the isolation of %s %s",
 			on.Name, owner.Namespace, does)
 	} else if owner != (state.Ref{}) {
 		switch r.Priority {
 		case ownership.NetworkIsolationPriority:
 			return owner, NetworkIsolates, fmt.Sprintf(
-				"network %s keeps projects apart (isolation: Tenants) and %s: the source is another project's", on.Name,
-				does)
+				"network %s keeps projects apart (isolation: Tenants) and %s: the source belongs to another project",
+				on.Name, does)
 		case ownership.AllowListPriority:
 			return owner, AllowListDrops,
-				fmt.Sprintf("an allow-list of %s %s: it does not have the other side", owner, does)
+				fmt.Sprintf("an allow-list of %s %s: the peer is not on it", owner, does)
 		default:
-			return owner, RuleDrops, fmt.Sprintf("a rule of %s %s", owner, does)
+			return owner, RuleDrops, fmt.Sprintf("an ACL of %s %s", owner, does)
 		}
 	}
 	if namespace, name, is := strings.Cut(ids["np"], "/"); is {
@@ -311,5 +311,5 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 		where = "port group " + r.portGroup.Name
 	}
 	return f.switchOwnerRef(on), RuleDrops,
-		fmt.Sprintf("rule %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
+		fmt.Sprintf("ACL %s of %s %s (%s)", cmp.Or(r.Name, fmt.Sprint(r.Priority)), where, does, r.Match)
 }

@@ -14,26 +14,28 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// routeCandidate is where a route leads.
+// routeCandidate is the result of a matching route.
 type routeCandidate struct {
 	rank    int
 	nextHop netip.Addr
 	outport *routerPort
 }
 
-// lrInIPRouting looks for the way in the routing table of the port that the packet came in by.
+// lrInIPRouting selects a route in the routing table of the ingress port.
 func (p *routerPipeline) lrInIPRouting() (transition, bool) {
 	var best []routeCandidate
 	for _, w := range p.matchingRoutes() {
 		switch {
 		case len(best) == 0 || w.rank > best[0].rank:
 			best = []routeCandidate{w}
-		case w.rank == best[0].rank && w.rank%8 != rankConnected && !slices.Contains(best, w): // OVN installs one of several ports with one network
+		case w.rank == best[0].rank && w.rank%8 != rankConnected && !slices.Contains(best, w):
+			// not for connected routes: of several ports with the same network, OVN uses one
 			best = append(best, w)
 		}
 	}
 	if len(best) == 0 {
-		return endPipeline(p.dropPacket(NoRoute, fmt.Sprintf("router %s has no route to %s for what comes in by %s",
+		return endPipeline(p.dropPacket(NoRoute, fmt.Sprintf(
+			"router %s has no route to %s for packets that enter through %s",
 			p.Name, p.pkt.Destination, p.inport.Name), p.ownerRef()))
 	}
 	to := best[0]
@@ -42,7 +44,7 @@ func (p *routerPipeline) lrInIPRouting() (transition, bool) {
 	}
 	if to.outport == nil {
 		return endPipeline(p.dropPacket(NoRoute,
-			fmt.Sprintf("a route of router %s discards what is for %s", p.Name, p.pkt.Destination), p.ownerRef()))
+			fmt.Sprintf("a route of router %s discards packets to %s", p.Name, p.pkt.Destination), p.ownerRef()))
 	}
 	p.setNextHop(to.nextHop, to.outport)
 	return continuePipeline()
@@ -53,13 +55,13 @@ func (p *routerPipeline) setNextHop(hop netip.Addr, out *routerPort) {
 	p.pkt.EthSource = out.mac
 }
 
-// How OVN ranks routes of one length: those by source are the last, those of the ports' own networks the first.
+// Ranks of routes with the same prefix length: routes by source are last, connected routes first.
 const (
 	rankStatic    = 4
 	rankConnected = 6
 )
 
-// matchingRoutes are the routes that are for the packet.
+// matchingRoutes returns the routes that match the packet.
 func (p *routerPipeline) matchingRoutes() (out []routeCandidate) {
 	table := p.inport.Options["route_table"]
 	for _, o := range p.ports {
@@ -81,14 +83,14 @@ func (p *routerPipeline) matchingRoutes() (out []routeCandidate) {
 		if !r.NextHop.IsValid() {
 			w.nextHop = p.pkt.Destination
 		}
-		if w.outport != nil || r.Output == "" && !r.NextHop.IsValid() { // others OVN does not carry out
+		if w.outport != nil || r.Output == "" && !r.NextHop.IsValid() { // OVN ignores other routes without a port
 			out = append(out, w)
 		}
 	}
 	return out
 }
 
-// routeOutport is the port by which a route leaves; nil: by none.
+// routeOutport returns the egress port of a route, or nil.
 func (p *routerPipeline) routeOutport(r logical.StaticRoute) *routerPort {
 	if r.Output != "" {
 		i := slices.IndexFunc(p.ports, func(o *routerPort) bool { return o.Name == r.Output })
@@ -100,8 +102,8 @@ func (p *routerPipeline) routeOutport(r logical.StaticRoute) *routerPort {
 	return p.outportFor(r.NextHop)
 }
 
-// outportFor is the port that is on the network of a next hop. Of several OVN takes any; the longest prefix is the best
-// guess.
+// outportFor returns the port whose network contains a next hop. If there are several, OVN may use any of them; the
+// longest prefix is the best guess.
 func (p *routerPipeline) outportFor(hop netip.Addr) *routerPort {
 	var best *routerPort
 	bits := -1
@@ -115,7 +117,7 @@ func (p *routerPipeline) outportFor(hop netip.Addr) *routerPort {
 	return best
 }
 
-// lrInPolicy carries out the router's policies, which overrule the routing table.
+// lrInPolicy evaluates the router's policies, which override the routing table.
 func (p *routerPipeline) lrInPolicy() (transition, bool) {
 	for _, rule := range p.Policies {
 		row := fmt.Sprintf("Logical_Router_Policy %s %d", p.Name, rule.Priority)
@@ -142,7 +144,7 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 			p.addHop(p.pkt, about, row, "%s", text)
 		case "allow":
 		default:
-			p.addCaveat("%s has action %s, which is not followed here", row, rule.Action)
+			p.addCaveat("%s has action %s, which trace does not support", row, rule.Action)
 		}
 		p.noteForeignPolicy(foreign && rule.Action == "reroute", about, rule)
 		return continuePipeline()
@@ -150,16 +152,16 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 	return continuePipeline()
 }
 
-// noteForeignPolicy notes a policy of somebody else that leads a packet.
+// noteForeignPolicy records a policy of unknown origin that reroutes the packet.
 func (p *routerPipeline) noteForeignPolicy(is bool, about state.Ref, rule logical.RouterPolicy) {
 	if is {
-		p.addCaveat("policy %d of router %s is nobody's that is known here, and leads the packet (%s)", rule.Priority,
+		p.addCaveat("policy %d of router %s is of unknown origin and reroutes the packet (%s)", rule.Priority,
 			p.Name, rule.Match)
 		p.foreignPolicies = append(p.foreignPolicies, about)
 	}
 }
 
-// reachableNextHops are the next hops of a policy that can be reached.
+// reachableNextHops returns the next hops of a policy that are on a network of a port.
 func (p *routerPipeline) reachableNextHops(rule logical.RouterPolicy) (out []netip.Addr) {
 	for _, hop := range rule.NextHops {
 		if hop.IsValid() && p.outportFor(hop) != nil {
@@ -191,14 +193,14 @@ func (p *routerPipeline) lrInARPResolve() (transition, bool) {
 	return p.resolveByARP()
 }
 
-// dropUntranslated is the end of a packet for an address of the router's own that nobody translates: a port without a
-// Service, or a reply that nobody waits for.
+// dropUntranslated ends the path of a packet for an address of the router that no load balancer or NAT entry
+// translates: a port without a Service, or a reply without a connection.
 func (p *routerPipeline) dropUntranslated() transition {
 	protocol, number := protocolName(p.pkt.Protocol), p.pkt.DestinationPort
 	about := append(p.addressRefs(p.pkt.Destination), p.ownerRef())
-	nobody := fmt.Sprintf("nobody is behind port %d/%s of %s", number, protocol, p.pkt.Destination)
+	nobody := fmt.Sprintf("no load balancer or NAT entry serves port %d/%s of %s", number, protocol, p.pkt.Destination)
 	if p.pkt.Protocol == match.ICMP {
-		nobody = fmt.Sprintf("nobody answers pings of %s", p.pkt.Destination)
+		nobody = fmt.Sprintf("nothing answers pings to %s", p.pkt.Destination)
 	}
 	for _, s := range p.survey.Cluster.Services {
 		if slices.Contains(s.Ingress, p.pkt.Destination) &&
@@ -206,12 +208,12 @@ func (p *routerPipeline) dropUntranslated() transition {
 				return o.Port == int(number) && strings.EqualFold(o.Protocol, protocol)
 			}) {
 			return p.dropPacket(NotInForce,
-				fmt.Sprintf("%s has the port, and %s: router %s has no load balancer for it", s.Ref, nobody, p.Name),
+				fmt.Sprintf("%s has the port, but %s: router %s has no load balancer for it", s.Ref, nobody, p.Name),
 				append([]state.Ref{s.Ref}, about...)...)
 		}
 	}
 	if i := slices.IndexFunc(about, func(r state.Ref) bool { return r.Kind == string(intent.FIp) }); i >= 0 {
-		return p.dropPacket(NotInForce, fmt.Sprintf("%s has the address, and %s: router %s does not translate it",
+		return p.dropPacket(NotInForce, fmt.Sprintf("%s has the address, but %s: router %s does not translate it",
 			about[i], nobody, p.Name), about...)
 	}
 	if p.pkt.Protocol == match.ICMP && p.hasVIP(p.pkt.Destination) {
@@ -220,8 +222,8 @@ func (p *routerPipeline) dropUntranslated() transition {
 	return p.dropPacket(NoSuchPort, nobody, about...)
 }
 
-// dropUnansweredPing is the end of a ping of a load balancer's address: OVN answers pings of its routers' own addresses
-// only.
+// dropUnansweredPing ends the path of a ping to a load balancer's VIP: OVN answers pings only to the addresses of
+// router ports.
 func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 	var ports []string
 	for i := range p.Balancers {
@@ -237,11 +239,11 @@ func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 		}
 	}
 	return p.dropPacket(BalancerIgnoresPing,
-		fmt.Sprintf("%s is the address of the load balancer of %s, which passes on %s and answers no ping",
+		fmt.Sprintf("%s is the address of the load balancer of %s, which serves %s and does not answer pings",
 			p.pkt.Destination, about[0], strings.Join(ports, ", ")), about...)
 }
 
-// knownNeighbourMAC is the MAC address of a next hop that OVN knows by itself.
+// knownNeighbourMAC returns the MAC address of a next hop that OVN knows without ARP or ND.
 func (p *routerPipeline) knownNeighbourMAC() (match.MAC, bool) {
 	for _, t := range p.natEntries {
 		if t.gatewayPort == p.outport && t.External == p.pkt.nextHop {
@@ -265,7 +267,7 @@ func (p *routerPipeline) knownNeighbourMAC() (match.MAC, bool) {
 	return 0, false
 }
 
-// staticMACBinding is the MAC address that somebody has written down for the next hop.
+// staticMACBinding returns the MAC address of the next hop from a Static_MAC_Binding.
 func (p *routerPipeline) staticMACBinding() (match.MAC, bool) {
 	for _, n := range p.survey.Logical.Static {
 		if n.Port == p.outport.Name && n.Address == p.pkt.nextHop {
@@ -275,15 +277,16 @@ func (p *routerPipeline) staticMACBinding() (match.MAC, bool) {
 	return 0, false
 }
 
-// resolveByARP is who answers for the next hop on the wire.
+// resolveByARP resolves the next hop on the switch of the egress port.
 func (p *routerPipeline) resolveByARP() (transition, bool) {
 	if p.outport.switchPort == nil {
-		return endPipeline(p.dropPacket(NobodyAnswers, fmt.Sprintf("nobody answers for %s on port %s of router %s",
+		return endPipeline(p.dropPacket(NobodyAnswers, fmt.Sprintf(
+			"nothing answers for next hop %s on port %s of router %s",
 			p.pkt.nextHop, p.outport.Name, p.Name), p.ownerRef()))
 	}
 	on := p.outport.switchPort.onSwitch
 	for _, o := range p.findAddressOwners(on, p.pkt.nextHop) {
-		if o.switchPort != p.outport.switchPort { // not the router itself: it does not hear its own question
+		if o.switchPort != p.outport.switchPort { // not the router itself: it does not receive its own request
 			p.pkt.EthDestination = o.mac
 			return continuePipeline()
 		}
@@ -295,21 +298,21 @@ func (p *routerPipeline) resolveByARP() (transition, bool) {
 	return continuePipeline()
 }
 
-// externalMAC stands for the MAC address of a host that is not the cluster's.
+// externalMAC stands for the MAC address of any host outside the cluster.
 const externalMAC match.MAC = 0x02_00_00_00_00_01
 
-// dropUnresolved is the end of a packet whose next hop is on a switch and nobody's.
+// dropUnresolved ends the path of a packet whose next hop is on a switch where no port has that address.
 func (p *routerPipeline) dropUnresolved(on *logicalSwitch) transition {
 	hop := p.pkt.nextHop
 	if p.hasVIP(hop) {
 		return p.dropUntranslated()
 	}
 	about := append([]state.Ref{}, p.addressRefs(p.query.Server.Addr())...)
-	return p.dropPacket(TargetGone, fmt.Sprintf("nobody on %s has address %s", on.Name, hop),
+	return p.dropPacket(TargetGone, fmt.Sprintf("no port on %s has address %s", on.Name, hop),
 		append(about, p.ownerRef())...)
 }
 
-// lrInGwRedirect brings the packet to the node that holds the port by which it leaves.
+// lrInGwRedirect moves the packet to the chassis of the gateway port through which it leaves.
 func (p *routerPipeline) lrInGwRedirect() (transition, bool) {
 	if !p.outport.isGatewayPort() {
 		return continuePipeline()
@@ -329,32 +332,32 @@ func (p *routerPipeline) lrInGwRedirect() (transition, bool) {
 	return continuePipeline()
 }
 
-// moveToChassis brings a packet to another node.
+// moveToChassis moves a packet to another chassis.
 func (w *traceRun) moveToChassis(f *packet, chassis string) {
 	if f.chassis != chassis {
 		f.clearConntrack()
-		f.chassis, f.recirculations = chassis, 1 // it comes out of a tunnel
+		f.chassis, f.recirculations = chassis, 1 // for leaving the tunnel
 	}
 }
 
-// checkGatewayChassis says whether a node that works holds a gateway.
+// checkGatewayChassis ends the path if no chassis holds a gateway port, or if its node is not Ready.
 func (w *traceRun) checkGatewayChassis(p *routerPort) (transition, bool) {
-	where := "router " + p.Name
+	where := "port " + p.Name
 	if p.switchPort != nil {
 		where += " on " + p.switchPort.onSwitch.Name
 	}
 	if p.Holder == "" {
-		return w.dropPacket(NoGatewayNode, "no node holds the gateway of "+where, w.routerOwnerRef(p.Name)), true
+		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.Name)), true
 	}
-	return w.checkNodeReady(p.Holder, "holds the gateway of "+where)
+	return w.checkNodeReady(p.Holder, "holds gateway "+where)
 }
 
-// checkNodeReady says whether a node can carry packets, as far as Kubernetes knows.
+// checkNodeReady ends the path if the node of a chassis is not Ready according to Kubernetes.
 func (w *traceRun) checkNodeReady(chassis, does string) (transition, bool) {
 	name := w.nodeOfChassis(chassis)
 	for _, n := range w.survey.Cluster.Nodes {
 		if n.Name == name && !n.Ready {
-			return w.dropPacket(diagnosis.NodeNotReady, fmt.Sprintf("node %s %s, and is not Ready", name, does), n.Ref),
+			return w.dropPacket(diagnosis.NodeNotReady, fmt.Sprintf("node %s %s, but is not Ready", name, does), n.Ref),
 				true
 		}
 	}

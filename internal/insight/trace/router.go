@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// routerPipeline is a packet in a router, from one port to another.
+// routerPipeline processes a packet in a logical router, from ingress to egress port.
 type routerPipeline struct {
 	*traceRun
 	*logicalRouter
@@ -18,7 +18,7 @@ type routerPipeline struct {
 	pkt             packet
 }
 
-// runRouterPipeline is what a router does with a packet, in the order of OVN's tables.
+// runRouterPipeline runs the pipeline stages of a router, in OVN's order.
 func (w *traceRun) runRouterPipeline(in *routerPort, f packet) transition {
 	f.clearConntrack()
 	f.Inport, f.Outport = in.Name, ""
@@ -56,7 +56,8 @@ func (p *routerPipeline) lrInAdmission() (transition, bool) {
 	}
 }
 
-// isAdmitted says whether the packet is for an address that is answered for where it is.
+// isAdmitted reports whether the packet's destination MAC is served on its chassis: by the gateway port, or by a
+// distributed NAT entry.
 func (p *routerPipeline) isAdmitted() bool {
 	return p.inport.isResidentOn(p.pkt.chassis) || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
 		mac, _ := match.ParseMAC(t.ExternalMAC)
@@ -65,12 +66,12 @@ func (p *routerPipeline) isAdmitted() bool {
 	})
 }
 
-// lrInIPInput judges addresses, and answers what is for the router itself.
+// lrInIPInput drops spoofed sources, and answers packets for the router itself.
 func (p *routerPipeline) lrInIPInput() (transition, bool) {
 	f := &p.pkt
 	if p.isSpoofed() {
 		return endPipeline(p.dropPacket(Spoofed, fmt.Sprintf(
-			"router %s drops it: it comes with the router's own address %s", p.Name, f.Source), p.ownerRef()))
+			"router %s drops it: its source is the router's own address %s", p.Name, f.Source), p.ownerRef()))
 	}
 	own := p.portWithAddress(f.Destination)
 	if own != nil && f.Protocol == match.ICMP && f.ICMPType == 8 {
@@ -84,12 +85,12 @@ func (p *routerPipeline) lrInIPInput() (transition, bool) {
 		return endPipeline(p.dropPacket(NoSuchPort, reason, p.ownerRef()))
 	}
 	if f.TTL--; f.TTL == 0 {
-		return endPipeline(p.dropPacket(Loop, "it has passed too many routers", p.ownerRef()))
+		return endPipeline(p.dropPacket(Loop, "its TTL has expired", p.ownerRef()))
 	}
 	return continuePipeline()
 }
 
-// isSpoofed says whether the packet has an address of the router's as its source.
+// isSpoofed reports whether the packet's source is an address of the router.
 func (p *routerPipeline) isSpoofed() bool {
 	if p.pkt.egressLooped || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
 		return t.Type == "snat" && t.gatewayPort == p.inport && t.External == p.pkt.Source
@@ -103,7 +104,7 @@ func (p *routerPipeline) isSpoofed() bool {
 	})
 }
 
-// broadcastAddress is the last address of a prefix: for all hosts in it.
+// broadcastAddress returns the last address of a prefix.
 func broadcastAddress(p netip.Prefix) netip.Addr {
 	bytes := p.Masked().Addr().As4()
 	for i := p.Bits(); i < 32; i++ {
@@ -112,7 +113,7 @@ func broadcastAddress(p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// answerPing is the router's answer to a ping.
+// answerPing ends the path with the router's reply to a ping.
 func (p *routerPipeline) answerPing(own *routerPort) transition {
 	return transition{outcome: &outcome{
 		kind:     outcomeEchoed,
@@ -122,7 +123,7 @@ func (p *routerPipeline) answerPing(own *routerPort) transition {
 	}}
 }
 
-// lrOutEgrLoop sends a packet for an address of the router's own back to where it began.
+// lrOutEgrLoop sends a packet for an external address of the router back to the ingress pipeline of its egress port.
 func (p *routerPipeline) lrOutEgrLoop() (transition, bool) {
 	for _, t := range p.natEntries {
 		if t.External == p.pkt.Destination && t.gatewayPort == p.outport && t.isResidentOn(p.pkt.chassis) {
@@ -130,21 +131,21 @@ func (p *routerPipeline) lrOutEgrLoop() (transition, bool) {
 			f.egressLooped = true
 			f.EthSource, f.EthDestination = f.EthDestination, f.EthSource
 			p.addHop(f, p.ownerRef(), "Logical_Router "+p.Name,
-				"is for an address of the router itself, and turns round")
+				"is for an address of the router itself, which processes it again")
 			return endPipeline(transition{toRouter: p.outport, packet: f})
 		}
 	}
 	return continuePipeline()
 }
 
-// lrOutDelivery lets the packet out of the router.
+// lrOutDelivery outputs the packet to the peer of the egress port.
 func (p *routerPipeline) lrOutDelivery() transition {
 	f := p.pkt
 	f.clearConntrack()
 	f.egressLooped = false
-	if leg := p.outport.IDs.Owner(); leg.Kind == returnPath && p.inport.isGatewayPort() {
-		p.addHop(f, leg, "Logical_Router_Port "+p.outport.Name,
-			"takes the leg of network %s, by which its replies are known", leg.Name)
+	if owner := p.outport.IDs.Owner(); owner.Kind == returnPath && p.inport.isGatewayPort() {
+		p.addHop(f, owner, "Logical_Router_Port "+p.outport.Name,
+			"takes the return port of network %s, so that its replies are recognized", owner.Name)
 	}
 	p.endStep(p.outport.Name)
 	switch {
@@ -153,7 +154,7 @@ func (p *routerPipeline) lrOutDelivery() transition {
 	case p.outport.switchPort != nil:
 		return transition{toSwitch: p.outport.switchPort, packet: f}
 	default:
-		return p.dropPacket(NoRoute, fmt.Sprintf("port %s of router %s leads nowhere", p.outport.Name, p.Name),
+		return p.dropPacket(NoRoute, fmt.Sprintf("port %s of router %s is not connected", p.outport.Name, p.Name),
 			p.ownerRef())
 	}
 }

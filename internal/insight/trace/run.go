@@ -9,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// traceRun is one way of a packet and of its reply. It is taken once for each choice that the cluster has.
+// traceRun follows one path of a packet and its reply. There is one run for each combination of choices.
 type traceRun struct {
 	*topology
 	*choices
@@ -17,31 +17,31 @@ type traceRun struct {
 	conntrack        conntrackTable
 	hops             []Hop
 	steps            []DatapathStep
-	onReply          bool // the reply is followed
+	onReply          bool // the packet followed is the reply
 	passedRefs       []state.Ref
 	caveats          []string
-	silent           bool           // nothing is written down
-	exhaustedChassis string         // a chassis that does not take a packet any further
-	exitSwitch       *logicalSwitch // the network by which a packet has left last
-	foreignPolicies  []state.Ref    // whose policies have led it, that are nobody's here
+	silent           bool           // record no hops
+	exhaustedChassis string         // the chassis that reached maxRecirculations
+	exitSwitch       *logicalSwitch // the network through which the last packet left
+	foreignPolicies  []state.Ref    // owners of policies of unknown origin that rerouted it
 }
 
-// transition is what comes next: one of these.
+// transition is what happens next to a packet. Exactly one of the pointers is set.
 type transition struct {
-	toRouter *routerPort    // it comes in by this port of a router
-	toSwitch *switchPort    // it comes in by this port of a switch
-	toWire   *logicalSwitch // it is on the wire of this network
+	toRouter *routerPort    // it enters a router through this port
+	toSwitch *switchPort    // it enters a switch through this port
+	toWire   *logicalSwitch // it is on the physical network of this switch
 	outcome  *outcome
 	packet   packet
 }
 
-// outcome is where a packet's way ends.
+// outcome is the end of a packet's path.
 type outcome struct {
 	kind       outcomeKind
 	packet     packet
-	switchPort *switchPort // that got it
-	echoPort   *routerPort // of the router that answers itself
-	Path                   // verdict, code, reason and objects, of one that does not arrive
+	switchPort *switchPort // the receiver
+	echoPort   *routerPort // the port of the router that answers a ping
+	Path                   // verdict, code, reason and objects of a packet that does not arrive
 }
 
 type outcomeKind int
@@ -49,22 +49,22 @@ type outcomeKind int
 const (
 	outcomeLost outcomeKind = iota
 	outcomeDelivered
-	outcomeArrived // outside
+	outcomeArrived // at a host outside the cluster
 	outcomeEchoed
 )
 
-// maxPipelines is how many routers and switches a packet may pass before it goes in circles.
+// maxPipelines is how many routers and switches a packet may pass before it counts as a loop.
 const maxPipelines = 64
 
-// followPacket follows a packet until its way ends.
+// followPacket runs pipelines until the packet's path ends.
 func (w *traceRun) followPacket(s transition) outcome {
 	for range maxPipelines {
 		switch {
 		case w.exhaustedChassis != "":
 			node := w.nodeOfChassis(w.exhaustedChassis)
 			w.exhaustedChassis = ""
-			reason := fmt.Sprintf("node %s would have to translate it more often than Open vSwitch does for one packet",
-				node)
+			reason := fmt.Sprintf(
+				"node %s would recirculate it more often than Open vSwitch's userspace datapath allows", node)
 			return *w.dropPacket(TooDeep, reason, clusterstate.NodeRef(node)).outcome
 		case s.outcome != nil:
 			if s.outcome.kind == outcomeLost && !isFlowDrop(s.outcome.Code) {
@@ -79,29 +79,28 @@ func (w *traceRun) followPacket(s transition) outcome {
 			s = w.sendOnWire(s.toWire, s.packet)
 		}
 	}
-	return *w.dropPacket(Loop, "it goes in circles between routers until it dies").outcome
+	return *w.dropPacket(Loop, "it loops between routers until its TTL expires").outcome
 }
 
-// dropPacket ends a packet's way.
+// dropPacket ends the path with verdict Dropped.
 func (w *traceRun) dropPacket(code, reason string, about ...state.Ref) transition {
 	return transition{outcome: &outcome{Path: Path{Verdict: Dropped, Code: code, Reason: reason, About: about}}}
 }
 
-// rejectPacket ends it with an answer that nobody is there.
+// rejectPacket ends the path with verdict Refused.
 func (w *traceRun) rejectPacket(code, reason string, about ...state.Ref) transition {
 	out := w.dropPacket(code, reason, about...)
 	out.outcome.Verdict = Refused
 	return out
 }
 
-// addCaveat notes what the walk could not be sure of.
+// addCaveat records something the trace cannot be sure of, once.
 func (w *traceRun) addCaveat(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(w.caveats, text) {
 		w.caveats = append(w.caveats, text)
 	}
 }
 
-// notePassed notes what a packet passes.
 func (w *traceRun) notePassed(refs ...state.Ref) {
 	for _, r := range refs {
 		if r.Name != "" && !slices.Contains(w.passedRefs, r) {
@@ -110,7 +109,6 @@ func (w *traceRun) notePassed(refs ...state.Ref) {
 	}
 }
 
-// addHop notes a step on the way.
 func (w *traceRun) addHop(f packet, about state.Ref, row, format string, args ...any) {
 	w.notePassed(about, clusterstate.NodeRef(w.nodeOfChassis(f.chassis)))
 	if w.silent {
@@ -125,7 +123,7 @@ func (w *traceRun) addHop(f packet, about state.Ref, row, format string, args ..
 	})
 }
 
-// formatTuple is the packet as people write it.
+// formatTuple formats the packet for people.
 func (f packet) formatTuple(q Query) string {
 	end := func(t string, port uint16) string {
 		if f.Protocol == match.ICMP || f.Protocol == match.ICMPv6 || port == defaultClientPort && q.Client.Port() == 0 {
@@ -136,8 +134,8 @@ func (f packet) formatTuple(q Query) string {
 	return end(f.Source.String(), f.SourcePort) + " → " + end(f.Destination.String(), f.DestinationPort)
 }
 
-// evaluateMatch says whether a match holds for a packet. One that can't be told is noted, and does not: OVN does not
-// carry it out either.
+// evaluateMatch reports whether a match holds for a packet. A match that cannot be evaluated becomes a caveat and does
+// not hold: OVN does not install such a row either.
 func (w *traceRun) evaluateMatch(text string, f packet, row string) bool {
 	p := w.parseMatch(text)
 	if p.err == nil {
@@ -150,13 +148,13 @@ func (w *traceRun) evaluateMatch(text string, f packet, row string) bool {
 	return false
 }
 
-// choices are the decisions of a walk that the cluster takes by chance, such as which backend gets a connection.
+// choices are the decisions of a run that OVN makes by hash, such as the backend of a connection.
 type choices struct {
 	taken, optionCounts []int
-	indexByRow          map[string]int // which of them, by what chooses: packets of one connection are treated alike
+	indexByRow          map[string]int // index into taken; all packets of a connection get the same choice
 }
 
-// chooseIndex lets a row take one of n.
+// chooseIndex returns which of n options a row takes in this run.
 func (c *choices) chooseIndex(row string, n int) int {
 	i, known := c.indexByRow[row]
 	if !known {
@@ -169,7 +167,7 @@ func (c *choices) chooseIndex(row string, n int) int {
 	return min(c.taken[i], n-1)
 }
 
-// nextCombination goes on to the next way to choose; false: that was the last.
+// nextCombination advances to the next combination of choices. It returns false after the last one.
 func (c *choices) nextCombination() bool {
 	c.indexByRow = map[string]int{}
 	for i := len(c.taken) - 1; i >= 0; i-- {

@@ -9,28 +9,28 @@ import (
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
-// switchPipeline is a packet in a switch, from one port to another.
+// switchPipeline processes a packet in a logical switch, from ingress to egress port.
 type switchPipeline struct {
 	*traceRun
 	*logicalSwitch
 	inport, outport *switchPort
 	pkt             packet
-	commitNeeded    bool // the connection is to be written down
+	commitNeeded    bool // commit the connection in ls_in_stateful or ls_out_stateful
 	ctLabel         uint32
 }
 
-// The directions of rules, as OVN calls them.
+// The directions of ACLs and QoS rules, as OVN calls them.
 const (
 	fromLport = "from-lport"
 	toLport   = "to-lport"
 )
 
-// runSwitchPipeline is what a switch does with a packet, in the order of OVN's tables.
+// runSwitchPipeline runs the pipeline stages of a switch, in OVN's order.
 func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
 	f.Inport, f.Outport = in.Name, ""
 	w.beginStep(in.onSwitch.Name, f)
 	c := &switchPipeline{traceRun: w, logicalSwitch: in.onSwitch, inport: in, pkt: f}
-	if in.routerPort != nil { // between a router and a switch, what is known of the connection is forgotten
+	if in.routerPort != nil { // connection state is not carried between router and switch
 		c.pkt.clearConntrack()
 	}
 	for _, table := range []func() (transition, bool){
@@ -44,7 +44,7 @@ func (w *traceRun) runSwitchPipeline(in *switchPort, f packet) transition {
 	return c.deliverToPort()
 }
 
-// lsInCheckPortSec judges what a port sends.
+// lsInCheckPortSec enforces port security on ingress.
 func (c *switchPipeline) lsInCheckPortSec() (transition, bool) {
 	switch {
 	case c.inport.Disabled:
@@ -52,15 +52,15 @@ func (c *switchPipeline) lsInCheckPortSec() (transition, bool) {
 			fmt.Sprintf("port %s of switch %s is disabled", c.inport.Name, c.Name), c.switchPortRef(c.inport)))
 	case !c.portSecurityAllows(c.inport.Security, c.pkt.EthSource, c.pkt.Source):
 		about := c.switchPortRef(c.inport)
-		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf("port security of %s lets it send as %s only",
-			about, strings.Join(c.inport.Security, ", ")), about))
+		return endPipeline(c.dropPacket(PortSecurityDrops, fmt.Sprintf(
+			"port security of %s only allows it to send as %s", about, strings.Join(c.inport.Security, ", ")), about))
 	default:
 		return continuePipeline()
 	}
 }
 
-// portSecurityAllows says whether an address may be a port's, as its port security has it: MAC addresses, each with the
-// addresses beside it.
+// portSecurityAllows reports whether port security allows an address. Each entry is a MAC address, optionally followed
+// by the IP addresses it may use.
 func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a netip.Addr) bool {
 	if len(security) == 0 {
 		return true
@@ -79,7 +79,7 @@ func (c *switchPipeline) portSecurityAllows(security []string, mac match.MAC, a 
 	})
 }
 
-// matchesAddress says whether a text is an address or a prefix with it.
+// matchesAddress reports whether text is the address, or a prefix that contains it.
 func matchesAddress(text string, a netip.Addr) bool {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p.Masked().Contains(a) || p.Addr() == a
@@ -88,7 +88,7 @@ func matchesAddress(text string, a netip.Addr) bool {
 	return err == nil && a == b
 }
 
-// usesConntrack says whether the switch keeps track of connections at a port. It does not at those to routers.
+// usesConntrack reports whether the switch tracks connections at a port. It does not at router ports.
 func (c *switchPipeline) usesConntrack(at *switchPort) bool {
 	switch {
 	case at.routerPort != nil || at.Type == "router":
@@ -100,7 +100,6 @@ func (c *switchPipeline) usesConntrack(at *switchPort) bool {
 	}
 }
 
-// hasLoadBalancers says whether the switch has load balancers.
 func (c *switchPipeline) hasLoadBalancers() bool {
 	for _, b := range c.Balancers {
 		if len(b.VIPs) > 0 {
@@ -130,7 +129,7 @@ func (c *switchPipeline) lsInACLAfterLBEval() (transition, bool) {
 
 func (c *switchPipeline) lsInQoS() (transition, bool) { return c.applyQoSMark(fromLport) }
 
-// applyQoSMark carries out the switch's rules that mark packets.
+// applyQoSMark applies the QoS row with the highest priority that matches, if it sets a mark.
 func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	best := -1
 	for i, q := range c.QoS {
@@ -155,7 +154,7 @@ func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	return continuePipeline()
 }
 
-// lsInLB gives a connection of a pod to a backend, on the pod's own node.
+// lsInLB translates a pod's new connection to a backend, on the pod's own node.
 func (c *switchPipeline) lsInLB() (transition, bool) {
 	b, v := findLoadBalancer(c.Balancers, c.pkt)
 	if b != nil && c.pkt.Tracked && c.pkt.New {
@@ -165,21 +164,21 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 		}
 		c.recirculateForHash(b, &c.pkt)
 		as := c.pkt.tuple()
-		if as.destination = to; to.Addr() == c.pkt.Source { // or the pod would answer itself directly
+		if as.destination = to; to.Addr() == c.pkt.Source { // hairpin: otherwise the pod would reply to itself directly
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
 		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
 		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
 			c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
-	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // it is for who sent it
+	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // the backend is the sender itself
 		c.pkt.EthSource, c.pkt.EthDestination, c.outport = c.pkt.EthDestination, c.pkt.EthSource, c.inport
-		c.skipOVNTrace() // ovn-trace does not turn it round
+		c.skipOVNTrace() // ovn-trace does not hairpin it
 	}
 	return continuePipeline()
 }
 
-// lsInStateful writes the connection down, as rules asked for it.
+// lsInStateful commits the connection if ACLs require it.
 func (c *switchPipeline) lsInStateful() (transition, bool) {
 	if c.commitNeeded && c.pkt.Tracked {
 		c.commitConnection("port "+c.inport.Name, &c.pkt, c.ctLabel)
@@ -188,7 +187,7 @@ func (c *switchPipeline) lsInStateful() (transition, bool) {
 	return continuePipeline()
 }
 
-// lsInL2Lkup looks for the port with the MAC address that the packet is for.
+// lsInL2Lkup finds the egress port by the destination MAC address.
 func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 	if c.outport != nil {
 		return continuePipeline()
@@ -197,7 +196,7 @@ func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 		switch {
 		case at.routerPort != nil && c.isForRouterPort(at.routerPort):
 			if next, elsewhere := c.redirectOverWire(at.routerPort); elsewhere {
-				c.skipOVNTrace() // ovn-trace is on all nodes at once: to it, the frame is there already
+				c.skipOVNTrace() // ovn-trace treats all nodes as one: for it, the frame has already arrived
 				return endPipeline(next)
 			}
 			c.outport = at
@@ -212,12 +211,12 @@ func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 		c.outport = c.localnetPort
 		return continuePipeline()
 	}
-	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on switch %s has MAC address %s", c.Name,
+	return endPipeline(c.dropPacket(NobodyAnswers, fmt.Sprintf("no port of switch %s has MAC address %s", c.Name,
 		c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
 }
 
-// isForRouterPort says whether a frame is for a router's port: for its own MAC address, or that of a translation that
-// is carried out elsewhere.
+// isForRouterPort reports whether a frame is for a router port: for its own MAC address, or for that of a distributed
+// NAT entry.
 func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
 	return p.mac == c.pkt.EthDestination || slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
 		mac, ok := match.ParseMAC(t.ExternalMAC)
@@ -225,7 +224,7 @@ func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
 	})
 }
 
-// redirectOverWire lets a frame for a gateway that another node holds go there by the wire.
+// redirectOverWire sends a frame for a gateway port that another chassis holds there over the physical network.
 func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
 	if !p.isGatewayPort() || c.localnetPort == nil {
 		return transition{}, false
@@ -248,13 +247,13 @@ func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
 	return transition{toSwitch: c.localnetPort, packet: f}, true
 }
 
-// runEgressStages is the way out of the switch, on the node where the port is.
+// runEgressStages runs the egress pipeline of the switch, on the chassis of the egress port.
 func (c *switchPipeline) runEgressStages() (transition, bool) {
 	c.pkt.Outport = c.outport.Name
 	switch {
 	case c.outport == c.inport && !slices.Contains(c.inport.Addresses, c.pkt.Destination):
-		return endPipeline(c.dropPacket(Loop, fmt.Sprintf("switch %s would send it back to where it came from", c.Name),
-			c.switchPortRef(c.outport)))
+		return endPipeline(c.dropPacket(Loop,
+			fmt.Sprintf("switch %s would send it back out of its ingress port", c.Name), c.switchPortRef(c.outport)))
 	case c.outport.routerPort != nil || c.outport == c.localnetPort:
 	case c.outport.Disabled:
 		return endPipeline(c.dropPacket(Disabled,
@@ -280,23 +279,23 @@ func (c *switchPipeline) runEgressStages() (transition, bool) {
 	if c.outport.routerPort == nil && c.outport != c.localnetPort &&
 		!c.portSecurityAllows(c.outport.Security, c.outport.mac, c.pkt.Destination) {
 		return endPipeline(c.dropPacket(PortSecurityDrops,
-			fmt.Sprintf("port security of %s lets it get packets for %s only",
+			fmt.Sprintf("port security of %s only allows it to receive packets for %s",
 				c.switchPortRef(c.outport), strings.Join(c.outport.Security, ", ")), c.switchPortRef(c.outport)))
 	}
 	return continuePipeline()
 }
 
-// checkPortBound says whether the port is on a node.
+// checkPortBound ends the path if the egress port is not bound to a chassis whose node is Ready.
 func (c *switchPipeline) checkPortBound() (transition, bool) {
 	about := c.switchPortRef(c.outport)
 	if c.outport.Chassis == "" {
-		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: no Open vSwitch has its port %s", about,
+		return c.dropPacket(TargetGone, fmt.Sprintf("%s is on no node: its port %s is not bound to a chassis", about,
 			c.outport.Name), about), true
 	}
-	return c.checkNodeReady(c.outport.Chassis, "has "+about.String())
+	return c.checkNodeReady(c.outport.Chassis, "hosts "+about.String())
 }
 
-// deliverToPort lets the packet out.
+// deliverToPort outputs the packet.
 func (c *switchPipeline) deliverToPort() transition {
 	f := c.pkt
 	c.endStep(c.outport.Name)

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
-// topology is the logical network with its parts connected.
+// topology is the logical network with its parts linked to each other.
 type topology struct {
 	survey      *clusterstate.State
 	routers     []*logicalRouter
@@ -18,63 +18,59 @@ type topology struct {
 	routerPorts map[string]*routerPort
 	switchPorts map[string]*switchPort
 	portGroups  map[string]*logical.PortGroup
-	// userspaceChassis are the chassis whose Open vSwitch forwards in userspace, and bridges the physical networks that
-	// each chassis is on; none: it does not say.
+	// userspaceChassis are the chassis whose Open vSwitch uses the userspace datapath. bridgeMappings are the physical
+	// networks of each chassis; empty if the chassis does not report them.
 	userspaceChassis map[string]bool
 	bridgeMappings   map[string][]string
 	matchCache       map[string]parsedMatch
 }
 
-// logicalRouter is a logical router.
 type logicalRouter struct {
 	*logical.Router
 	ports        []*routerPort
-	gatewayPorts []*routerPort // those that one chassis holds
+	gatewayPorts []*routerPort // distributed gateway ports, each held by one chassis
 	natEntries   []natEntry
 }
 
-// routerPort is a port of a router.
 type routerPort struct {
 	*logical.RouterPort
 	router     *logicalRouter
-	switchPort *switchPort // the port of a switch that leads to it; nil: none
-	peer       *routerPort // the port of a router that it is linked with
+	switchPort *switchPort // its peer on a switch; nil: none
+	peer       *routerPort // its peer on a router; nil: none
 	mac        match.MAC
 }
 
-// natEntry is a NAT with the gateway that carries it out.
+// natEntry is a NAT row with the gateway port that implements it.
 type natEntry struct {
 	*logical.NAT
 	gatewayPort    *routerPort
-	distributedVIF *switchPort // of one that is carried out where this is; nil: where the gateway is
+	distributedVIF *switchPort // distributed NAT: the port of the pod; nil: on the gateway's chassis
 }
 
-// logicalSwitch is a logical switch.
 type logicalSwitch struct {
 	*logical.Switch
 	ports         []*switchPort
-	localnetPort  *switchPort // to the wire; nil: it has none
+	localnetPort  *switchPort // nil: not an external network
 	acls          []acl
-	hasRelatedACL bool // a rule of it is about connections
+	hasRelatedACL bool // it has an ACL with action allow-related
 	subnet        *clusterstate.Subnet
-	network       *clusterstate.Network // that it is a part of; nil: it is none outside
+	network       *clusterstate.Network // nil: not an external network
 }
 
-// switchPort is a port of a switch.
 type switchPort struct {
 	*logical.SwitchPort
 	onSwitch   *logicalSwitch
-	routerPort *routerPort // of a router that it leads to; nil: to none
+	routerPort *routerPort // its peer on a router; nil: none
 	mac        match.MAC
 }
 
-// acl is an ACL, and the group that it is of.
+// acl is an ACL with its port group.
 type acl struct {
 	*logical.ACL
-	portGroup *logical.PortGroup // nil: it is the switch's
+	portGroup *logical.PortGroup // nil: an ACL of the switch
 }
 
-// parsedMatch is a match, or why it is none.
+// parsedMatch is a parsed match, or the error.
 type parsedMatch struct {
 	match.Match
 	err error
@@ -165,7 +161,7 @@ func (s *logicalSwitch) addACL(r acl) {
 	s.hasRelatedACL = s.hasRelatedACL || r.Action == "allow-related"
 }
 
-// addPortGroup gives the rules of a port group to every switch that a port of it is on.
+// addPortGroup adds the ACLs of a port group to every switch that has one of its ports.
 func (f *topology) addPortGroup(g *logical.PortGroup) {
 	f.portGroups[g.Name] = g
 	var on []*logicalSwitch
@@ -181,8 +177,8 @@ func (f *topology) addPortGroup(g *logical.PortGroup) {
 	}
 }
 
-// resolveNATs finds the gateway of each translation, as OVN does: by name, or the one that has a network with the
-// external address. One without is not carried out.
+// resolveNATs finds the gateway port of each NAT entry as OVN does: by name, or the one whose network contains the
+// external address. OVN ignores entries without one.
 func (f *topology) resolveNATs(r *logicalRouter) {
 	for i := range r.NATs {
 		t := natEntry{NAT: &r.NATs[i]}
@@ -201,7 +197,7 @@ func (f *topology) resolveNATs(r *logicalRouter) {
 	}
 }
 
-// isResidentOn says whether a translation is carried out on a chassis.
+// isResidentOn reports whether a chassis implements a NAT entry.
 func (t natEntry) isResidentOn(chassis string) bool {
 	if t.distributedVIF != nil {
 		return t.distributedVIF.Chassis == chassis
@@ -209,23 +205,23 @@ func (t natEntry) isResidentOn(chassis string) bool {
 	return t.gatewayPort.isResidentOn(chassis)
 }
 
-// isResidentOn says whether a chassis holds the port.
+// isResidentOn reports whether a chassis holds the gateway port.
 func (p *routerPort) isResidentOn(chassis string) bool { return p.Holder != "" && p.Holder == chassis }
 
-// isGatewayPort says whether one chassis holds the port.
+// isGatewayPort reports whether the port is a distributed gateway port.
 func (p *routerPort) isGatewayPort() bool { return len(p.Chassis) > 0 }
 
-// isOnLink says whether an address is of a network that the port is on.
+// isOnLink reports whether a network of the port contains an address.
 func (p *routerPort) isOnLink(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Masked().Contains(a) })
 }
 
-// hasAddress says whether an address is the port's own.
+// hasAddress reports whether an address is the port's own.
 func (p *routerPort) hasAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Networks, func(n netip.Prefix) bool { return n.Addr() == a })
 }
 
-// portWithAddress is the router's port that has an address; nil: it has not.
+// portWithAddress returns the router's port with an address, or nil.
 func (r *logicalRouter) portWithAddress(a netip.Addr) *routerPort {
 	for _, p := range r.ports {
 		if p.hasAddress(a) {
@@ -235,7 +231,7 @@ func (r *logicalRouter) portWithAddress(a netip.Addr) *routerPort {
 	return nil
 }
 
-// hasVIP says whether an address is one of the router's load balancers.
+// hasVIP reports whether an address is a VIP of the router's load balancers.
 func (r *logicalRouter) hasVIP(a netip.Addr) bool { return containsVIP(r.Balancers, a) }
 
 func containsVIP(all []logical.LoadBalancer, a netip.Addr) bool {
@@ -244,7 +240,7 @@ func containsVIP(all []logical.LoadBalancer, a netip.Addr) bool {
 	})
 }
 
-// prefixContaining is the prefix of a segment that an address is in.
+// prefixContaining returns the prefix of a switch that contains an address.
 func (s *logicalSwitch) prefixContaining(a netip.Addr) (netip.Prefix, bool) {
 	if s.subnet != nil {
 		for _, p := range s.subnet.Prefixes {
@@ -255,7 +251,7 @@ func (s *logicalSwitch) prefixContaining(a netip.Addr) (netip.Prefix, bool) {
 		return netip.Prefix{}, false
 	}
 	best := netip.Prefix{}
-	for _, at := range s.ports { // nobody says, but the routers on it do
+	for _, at := range s.ports { // without a Subnet, use the networks of its router ports
 		if at.routerPort == nil {
 			continue
 		}
@@ -268,7 +264,7 @@ func (s *logicalSwitch) prefixContaining(a netip.Addr) (netip.Prefix, bool) {
 	return best, best.IsValid()
 }
 
-// gatewayFor is the address by which a host on the segment sends to others.
+// gatewayFor returns the gateway that a host on the switch uses.
 func (s *logicalSwitch) gatewayFor(from netip.Addr) netip.Addr {
 	if s.subnet != nil {
 		for _, a := range s.subnet.Gateways {
@@ -295,10 +291,9 @@ func portNetworks(p *routerPort) []netip.Prefix {
 	return p.Networks
 }
 
-// nodeOfChassis is the node that a chassis is on.
 func (f *topology) nodeOfChassis(chassis string) string { return f.survey.NodeOfChassis(chassis) }
 
-// parseMatch reads a match once.
+// parseMatch parses a match, with a cache.
 func (f *topology) parseMatch(text string) parsedMatch {
 	p, known := f.matchCache[text]
 	if !known {
@@ -308,7 +303,7 @@ func (f *topology) parseMatch(text string) parsedMatch {
 	return p
 }
 
-// chassisResolver is what matches refer to, on a chassis.
+// chassisResolver resolves the names in matches, on a chassis.
 type chassisResolver struct {
 	*topology
 	chassis string
@@ -323,7 +318,7 @@ func (n chassisResolver) AddressSet(name string) ([]string, bool) {
 	return set, there
 }
 
-// portGroupAddresses is the addresses of the ports of a group. OVN has a set of each family of them.
+// portGroupAddresses returns the addresses of the ports of a group. OVN has such an address set for each family.
 func (n chassisResolver) portGroupAddresses(name string, four bool) (out []string, there bool) {
 	group := n.portGroups[name]
 	if group == nil {

@@ -1,9 +1,9 @@
-// Package trace is the way of a packet through a cluster and of its reply, worked out from a survey, in the words of
-// the API.
+// Package trace computes the path of a packet through a cluster, and the path of its reply, from a survey. It reports
+// them in terms of API objects.
 //
-// It does what OVN does with the rows of the northbound database as they are, in the order of OVN's own tables: it does
-// not matter who wrote a row, nor whether it should be there. Connections are kept track of, so that the reply is led
-// as a reply.
+// It evaluates the rows of the northbound database as they are, in the order of OVN's pipeline stages. It does not
+// matter who wrote a row or whether it should exist. Connections are tracked, so that the reply is processed as a
+// reply.
 package trace
 
 import (
@@ -18,83 +18,83 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Query is the packet that is asked about: a connection's first.
+// Query describes the first packet of a connection.
 type Query struct {
-	// Pod it is sent from, as namespace/name; empty: it comes from outside, from Client.
+	// Pod is the sender, as namespace/name. Empty: the packet enters from outside, from Client.
 	Pod string `json:"pod,omitempty"`
-	// Client is the source. Port 0: any.
+	// Client is the source. Port 0 means any port.
 	Client netip.AddrPort `json:"client"`
-	// Server is the destination, and Protocol tcp, udp, sctp or icmp.
+	// Server is the destination. Protocol is tcp, udp, sctp or icmp.
 	Server   netip.AddrPort `json:"server"`
 	Protocol string         `json:"protocol"`
-	// Size of the largest packets in bytes; 0: small ones.
+	// Size is the size of the largest packets in bytes; 0 means small packets. It has no effect yet.
 	Size int `json:"size,omitempty"`
 }
 
-// Trace is what becomes of it. Where connections are spread over several backends, each is a Path.
+// Trace is the result for a query. If a load balancer or several routes may choose, there is one Path for each choice.
 type Trace struct {
 	Query Query  `json:"query"`
 	Paths []Path `json:"paths"`
 }
 
-// Path is one way there, and the way back.
+// Path is one path of the request, and the path of its reply.
 type Path struct {
 	RequestHops []Hop `json:"there"`
 	ReplyHops   []Hop `json:"back,omitempty"`
-	// Verdict is one of the constants below, Code and Reason why, as a constant and in words. About is what it is
-	// because of.
+	// Verdict is one of the constants below. Code and Reason explain it, as a constant and as text. About lists the
+	// objects that caused it.
 	Verdict string      `json:"verdict"`
 	Code    string      `json:"code,omitempty"`
 	Reason  string      `json:"reason,omitempty"`
 	About   []state.Ref `json:"about,omitempty"`
-	// Server is who gets the packet: the pod's address and port; and Seen is the source address that it sees.
+	// Server is the address and port of the pod that gets the packet. SeenSource is the source address it sees.
 	Server     netip.AddrPort `json:"server"`
 	SeenSource netip.Addr     `json:"seen"`
-	// Network is the one by which what leaves the cluster leaves: the reply, or what a pod sends.
+	// Network is the network through which traffic leaves the cluster: the reply, or the request of a pod.
 	Network string `json:"network,omitempty"`
-	// PassedRefs is everything that the packet and its reply pass: routers, networks, nodes, pods, and the objects
+	// PassedRefs lists everything the packet and its reply pass: routers, networks, nodes, pods, and the API objects
 	// behind rows.
 	PassedRefs []state.Ref `json:"passed,omitempty"`
-	// Caveats are what could not be told, and others that may answer.
+	// Caveats lists what could not be determined, and other hosts that may answer.
 	Caveats []string `json:"doubts,omitempty"`
-	// Steps are what ovn-trace can be asked about.
+	// Steps lists the datapaths passed, for comparison with ovn-trace.
 	Steps []DatapathStep `json:"-"`
 }
 
 // The verdicts.
 const (
-	Answered = "Answered" // the packet arrives, and its reply finds back to the client
-	Dropped  = "Dropped"  // on its way there
-	Refused  = "Refused"  // somebody answers that nobody is there
-	Lost     = "Lost"     // the reply does not find back, or by another network
-	// it can't be told from what is known: the address is none of the cluster's, or a node forwards the packet
+	Answered = "Answered" // the packet arrives, and its reply reaches the client
+	Dropped  = "Dropped"  // the request is dropped
+	Refused  = "Refused"  // the request is rejected, and the sender is told so
+	Lost     = "Lost"     // the reply does not reach the client, or leaves through another network
+	// the survey is not enough to decide: the address is not one of the cluster's, or a node forwards the packet
 	Unknown = "Unknown"
 )
 
-// Hop is a step on the way.
+// Hop is one event on the path.
 type Hop struct {
-	// About is the object of the API, or the Network, Router, Node or Pod, that the step is about.
+	// About is the API object, or the Network, Router, Node or Pod, that the hop concerns.
 	About state.Ref `json:"about"`
-	Text  string    `json:"text"` // what happens there
+	Text  string    `json:"text"` // what happens
 	Node  string    `json:"node,omitempty"`
-	// Row is the row of OVN that makes it happen, as somebody would look it up, and Packet the packet after it.
+	// Row names the OVN row that causes it, in a form that can be looked up. Packet is the packet after it.
 	Row    string `json:"row,omitempty"`
 	Packet string `json:"packet,omitempty"`
 }
 
-// Tracer answers questions about one survey.
+// Tracer answers queries about one survey.
 type Tracer struct{ *topology }
 
-// New is the tracer of a survey.
+// New returns a tracer for a survey.
 func New(s *clusterstate.State) *Tracer { return &Tracer{newTopology(s)} }
 
-// maxPaths is how many paths are followed.
+// maxPaths is the maximum number of paths of a trace.
 const maxPaths = 256
 
-// defaultClientPort is the client's port where none is given.
+// defaultClientPort is used as the client's port if the query has none.
 const defaultClientPort = 50000
 
-// Trace follows a packet by every way that it may take.
+// Trace follows a packet along every path it may take.
 func (t *Tracer) Trace(q Query) Trace {
 	out := Trace{Query: q}
 	if t.externalSwitchFor(q.Server.Addr()) == nil {
@@ -105,7 +105,7 @@ func (t *Tracer) Trace(q Query) Trace {
 	chosen := &choices{indexByRow: map[string]int{}}
 	for range maxPaths {
 		p := t.tracePath(q, chosen)
-		// a policy may overrule a choice
+		// different choices can give the same path: a policy may override a route
 		if !slices.ContainsFunc(out.Paths, func(o Path) bool { return reflect.DeepEqual(o, p) }) {
 			out.Paths = append(out.Paths, p)
 		}
@@ -116,7 +116,7 @@ func (t *Tracer) Trace(q Query) Trace {
 	return out
 }
 
-// tracePath is one way.
+// tracePath follows one path, with the choices given.
 func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 	w := &traceRun{topology: t.topology, choices: chosen, query: q}
 	first, step, wrong := w.buildFirstPacket()
@@ -124,7 +124,7 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 		return *wrong
 	}
 	end := w.followPacket(step)
-	// the next packet finds what this one has written down, and may get further
+	// A retransmission finds the connections that the first packet created, and may get further.
 	if end.Code == TooDeep && first.retransmits() {
 		if w.hops, w.steps = nil, nil; first.switchPort != nil {
 			w.noteSender(first)
@@ -153,13 +153,14 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 	return out
 }
 
-// origin is where a packet begins, and how it looked.
+// origin is the sender of a packet, and the packet as it was sent.
 type origin struct {
-	switchPort *switchPort // of the pod that sends it; nil: a host outside
+	switchPort *switchPort // port of the sending pod; nil: a host outside the cluster
 	packet     packet
 }
 
-// buildFirstPacket is the packet of a query, and its first step.
+// buildFirstPacket builds the packet of the query and returns its first transition, or the Path of a query that cannot
+// be traced.
 func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	q := w.query
 	f := packet{Packet: match.Packet{TTL: 64}}
@@ -180,7 +181,7 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 		return origin{}, transition{}, &Path{
 			Verdict: Unknown,
 			Code:    CantTell,
-			Reason:  fmt.Sprintf("protocol %q is none of tcp, udp, sctp and icmp", q.Protocol),
+			Reason:  fmt.Sprintf("protocol %q is not supported; use tcp, udp, sctp or icmp", q.Protocol),
 		}
 	}
 	if f.SourcePort == 0 {
@@ -192,20 +193,22 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	return w.sendFromPod(f)
 }
 
-// sendFromPod is a packet that a pod sends.
+// sendFromPod sends the packet of the query from its pod.
 func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p clusterstate.Pod) bool {
 		return p.Namespace+"/"+p.Name == w.query.Pod
 	})
 	if i < 0 {
-		return origin{}, transition{}, &Path{Verdict: Unknown, Code: CantTell, Reason: "there is no pod " + w.query.Pod}
+		return origin{}, transition{}, &Path{
+			Verdict: Unknown, Code: CantTell, Reason: "pod " + w.query.Pod + " does not exist",
+		}
 	}
 	pod := w.survey.Cluster.Pods[i]
 	at := w.switchPorts[kubeovn.PodPort(pod.Name, pod.Namespace)]
 	if at == nil || pod.HostNetwork {
-		reason := fmt.Sprintf("%s has no port on a switch of OVN", pod.Ref)
+		reason := fmt.Sprintf("%s has no logical switch port in OVN", pod.Ref)
 		if pod.HostNetwork {
-			reason = fmt.Sprintf("%s is on the network of its node %s: what it sends leaves by the node's own routes",
+			reason = fmt.Sprintf("%s uses the host network of its node %s: its packets follow the routes of the node",
 				pod.Ref, pod.Node)
 		}
 		return origin{}, transition{}, &Path{
@@ -225,13 +228,12 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	return origin{at, f}, w.sendFromPort(at, f), nil
 }
 
-// noteSender notes who sends the packet.
 func (w *traceRun) noteSender(s origin) {
 	w.addHop(s.packet, w.switchPortRef(s.switchPort), "Logical_Switch_Port "+s.switchPort.Name, "sends it")
 }
 
-// sendFromPort is the first step of what somebody at a port of a switch sends: to who has the address there, or to the
-// gateway.
+// sendFromPort sends a packet from a port of a switch: to the owner of the destination address on that switch, or to
+// the gateway.
 func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 	hop := f.Destination
 	prefix, _ := at.onSwitch.prefixContaining(f.Source)
@@ -246,14 +248,14 @@ func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 		}
 	}
 	if at.onSwitch.localnetPort == nil {
-		return w.dropPacket(NobodyAnswers, fmt.Sprintf("nobody on %s has address %s, which %s asks for",
+		return w.dropPacket(NobodyAnswers, fmt.Sprintf("no port on %s has address %s, which %s tries to resolve",
 			at.onSwitch.Name, hop, w.switchPortRef(at)), w.switchPortRef(at))
 	}
 	f.EthDestination, f.nextHop = externalMAC, hop
 	return transition{toSwitch: at, packet: f}
 }
 
-// resendPacket is the first step of one more packet of the same sender.
+// resendPacket sends another packet of the same sender.
 func (w *traceRun) resendPacket(s origin) transition {
 	if s.switchPort != nil {
 		return w.sendFromPort(s.switchPort, s.packet)
@@ -261,21 +263,22 @@ func (w *traceRun) resendPacket(s origin) transition {
 	return w.enterFromOutside(s.packet)
 }
 
-// retransmits says whether a packet that is lost is sent again by itself.
+// retransmits reports whether the protocol sends a lost packet again.
 func (s origin) retransmits() bool {
 	return s.packet.Protocol == match.TCP || s.packet.Protocol == match.SCTP
 }
 
-// retryPacket follows a packet that is sent once more.
+// retryPacket follows a retransmission, and adds a caveat if it gets further than the first packet.
 func (w *traceRun) retryPacket(before outcome, again func() outcome) outcome {
 	end := again()
 	if end.Code != TooDeep {
-		w.addCaveat("the first packet of a connection is lost, which then takes a second longer: %s", before.Reason)
+		w.addCaveat("the first packet of each connection is lost, so opening one takes a second longer: %s",
+			before.Reason)
 	}
 	return end
 }
 
-// traceReply follows the reply, and the packet after it.
+// traceReply follows the reply, and then the next packet of the connection.
 func (w *traceRun) traceReply(out *Path, first origin, end outcome) {
 	there := w.hops
 	w.hops = nil
@@ -298,23 +301,24 @@ func (w *traceRun) traceReply(out *Path, first origin, end outcome) {
 	}
 }
 
-// noteArrival notes who gets the packet.
+// noteArrival adds a hop for the receiver of the packet.
 func (w *traceRun) noteArrival(end outcome, there *[]Hop) {
 	switch end.kind {
 	case outcomeDelivered:
 		about := w.switchPortRef(end.switchPort)
-		w.addHop(end.packet, about, "Logical_Switch_Port "+end.switchPort.Name, "gets it, from %s", end.packet.Source)
+		w.addHop(end.packet, about, "Logical_Switch_Port "+end.switchPort.Name, "receives it, from %s",
+			end.packet.Source)
 	case outcomeEchoed:
-		w.addHop(end.packet, end.About[0], "Logical_Router_Port "+end.Reason, "answers itself")
+		w.addHop(end.packet, end.About[0], "Logical_Router_Port "+end.Reason, "answers the ping itself")
 	case outcomeArrived:
-		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "gets it, from %s",
+		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "receives it, from %s",
 			end.packet.Source)
 	}
 	*there = append(*there, w.hops...)
 	w.hops = nil
 }
 
-// startReply is the first step of the answer.
+// startReply sends the reply.
 func (w *traceRun) startReply(end outcome) transition {
 	f := end.packet.replyPacket()
 	switch end.kind {
@@ -322,14 +326,14 @@ func (w *traceRun) startReply(end outcome) transition {
 		w.addHop(f, w.switchPortRef(end.switchPort), "Logical_Switch_Port "+end.switchPort.Name, "answers")
 		return w.sendFromPort(end.switchPort, f)
 	case outcomeEchoed:
-		f.egressLooped = true // it is the router's own
+		f.egressLooped = true // the router itself sends it
 		return transition{toRouter: end.echoPort, packet: f}
 	default:
 		return w.enterFromOutside(f)
 	}
 }
 
-// checkReply is why a reply does not get to who waits for it; nil: it does.
+// checkReply returns why a reply does not reach the sender of the request, or nil if it does.
 func (w *traceRun) checkReply(first origin, back outcome) *Path {
 	wanted := first.packet.tuple().reversed()
 	there := back.kind == outcomeArrived && first.switchPort == nil || back.kind == outcomeDelivered &&
@@ -343,14 +347,14 @@ func (w *traceRun) checkReply(first origin, back outcome) *Path {
 		return &Path{
 			Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...),
 			Reason: fmt.Sprintf(
-				"the reply comes from %s instead of %s, and the client does not know it%s", got.source, wanted.source,
+				"the reply has source %s instead of %s, so the client discards it%s", got.source, wanted.source,
 				w.describeExit()),
 		}
 	default:
 		return &Path{
 			Code: ReplyLeavesElsewhere, About: append(w.foreignPolicies, w.exitNetworkRefs()...),
 			Reason: fmt.Sprintf(
-				"the reply goes to %s instead of %s%s", got.destination, wanted.destination, w.describeExit()),
+				"the reply has destination %s instead of %s%s", got.destination, wanted.destination, w.describeExit()),
 		}
 	}
 }
@@ -359,7 +363,7 @@ func (w *traceRun) describeExit() string {
 	if w.exitSwitch == nil {
 		return ""
 	}
-	return "; it left by " + w.networkName(w.exitSwitch)
+	return "; it left through " + w.networkName(w.exitSwitch)
 }
 
 func (w *traceRun) exitNetworkRefs() []state.Ref {
@@ -369,7 +373,8 @@ func (w *traceRun) exitNetworkRefs() []state.Ref {
 	return []state.Ref{w.networkRef(w.exitSwitch)}
 }
 
-// traceNextPacket sends one more packet there: what belongs to a connection is led otherwise than what begins one.
+// traceNextPacket sends one more request packet: packets of an established connection take other flows than the first
+// one.
 func (w *traceRun) traceNextPacket(out *Path, first origin, end outcome) {
 	left := w.exitSwitch
 	f := first.packet
@@ -383,6 +388,6 @@ func (w *traceRun) traceNextPacket(out *Path, first origin, end outcome) {
 	}
 	out.Verdict, out.Code, out.About = Lost, third.Code, third.About
 	if out.Reason = "the first packet is answered, the next one is not: " + third.Reason; third.kind != outcomeLost {
-		out.Code, out.Reason = ReplyLeavesElsewhere, "the first packet is answered, and the next one goes elsewhere"
+		out.Code, out.Reason = ReplyLeavesElsewhere, "the first packet is answered, the next one takes another path"
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// A public floating IP and a load balancer of the cloud network on one pod: both answer by the network that they were
-// asked on, and the pod sees the client.
+// A pod with a public floating IP and a load balancer on the cloud network replies on the network of each request, and
+// sees the client's address.
 func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, floatingIP+":80"))
 	assertVerdict(t, p, Answered, "")
@@ -39,7 +39,7 @@ func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 	}
 }
 
-// Addresses before and after each translation are told, there and back.
+// Hops show the addresses before and after each translation, in both directions.
 func TestPacketsAreTold(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), Query{
 		Client:   addrPort(internet + ":40000"),
@@ -61,7 +61,7 @@ func TestPacketsAreTold(t *testing.T) {
 	}
 }
 
-// Without the markings of the leg the reply takes the project's default way, with another address.
+// Without the QoS rows of the return path, the reply takes the project's default egress, with another address.
 func TestReplyWithoutItsLeg(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Switch(pods).QoS = nil
@@ -70,7 +70,7 @@ func TestReplyWithoutItsLeg(t *testing.T) {
 	if p.Network != "cloud" || !isAbout(p, "ExternalNetwork cloud") {
 		t.Errorf("left by %s, about %v", p.Network, p.About)
 	}
-	// what needs no leg goes on
+	// paths without a return port still work
 	for _, q := range []Query{queryFromClient(internet, loadBalancerIP+":80"), queryFromPod("db", internet+":443")} {
 		for _, p := range New(s).Trace(q).Paths {
 			assertVerdict(t, p, Answered, "")
@@ -78,7 +78,7 @@ func TestReplyWithoutItsLeg(t *testing.T) {
 	}
 }
 
-// A policy that nobody knows, above ours, leads the reply away: it is named.
+// A policy of unknown origin with a higher priority than ours reroutes the reply: it is named.
 func TestForeignPolicy(t *testing.T) {
 	s := shopSurvey()
 	r := s.Logical.Router(shop)
@@ -106,15 +106,15 @@ func TestNetworkPolicy(t *testing.T) {
 	assertVerdict(t, allowed, Answered, "")
 	assertHops(t, allowed.RequestHops, "NetworkPolicy acme-shop/guard", "Pod acme-shop/web")
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":81")), Dropped, NetworkPolicyDrops)
-	// replies to what it asked itself come in
+	// replies to its own requests pass
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Answered, "")
 }
 
-// A client on the wire of the network is answered there, not by the gateway.
+// Replies to an on-link client go directly to it, not through the gateway.
 func TestNeighbourOnTheWire(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(neighbour, floatingIP+":80"))
 	assertVerdict(t, p, Answered, "")
-	if leaves := p.ReplyHops[len(p.ReplyHops)-2]; !strings.Contains(leaves.Text, "host on the wire") {
+	if leaves := p.ReplyHops[len(p.ReplyHops)-2]; !strings.Contains(leaves.Text, "on-link host") {
 		t.Errorf("the last hop but one: %s", leaves.Text)
 	}
 }
@@ -144,7 +144,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// Rules of a Project are told apart: isolation of a network, and an allow-list.
+// ACLs of a Project have different codes: isolation of a network, and an allow-list.
 func TestRulesOfProjects(t *testing.T) {
 	for priority, code := range map[int]string{
 		ownership.NetworkIsolationPriority: NetworkIsolates, ownership.AllowListPriority: AllowListDrops, 5: RuleDrops,
@@ -174,7 +174,7 @@ func TestWithoutEndpoints(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":80")), Dropped, NoEndpoints)
 }
 
-// A backend that a health check finds dead gets nothing; when all are dead, connections are refused.
+// A backend that its health check reports offline gets no connections. If all are offline, connections are refused.
 func TestHealthChecks(t *testing.T) {
 	s := shopSurvey()
 	b := &s.Logical.Router(shop).Balancers[0]
@@ -212,8 +212,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-// OVN's load balancers pass on ports only: nobody answers a ping of their address, unless it is also a router's or a
-// floating IP's.
+// OVN's load balancers only forward ports: nothing answers a ping to their VIP, unless it is also an address of a
+// router or floating IP.
 func TestPingOfALoadBalancer(t *testing.T) {
 	outside, inside := queryFromClient(internet, loadBalancerIP+":0"), queryFromPod("db", loadBalancerIP+":0")
 	for _, q := range []Query{outside, inside} {
@@ -229,16 +229,16 @@ func TestPingOfALoadBalancer(t *testing.T) {
 		}
 	}
 	s := shopSurvey()
-	s.Logical.Router(shop).Balancers[0].VIPs[0].Address = addrPort(defaultSNAT + ":80") // the router's own
+	s.Logical.Router(shop).Balancers[0].VIPs[0].Address = addrPort(defaultSNAT + ":80") // the router's own address
 	q := queryFromClient(internet, defaultSNAT+":0")
 	q.Protocol = "icmp"
 	assertVerdict(t, traceOnePath(t, s, q), Answered, "")
 }
 
-// What pods send leaves with the project's address, by its default network; that of a pod with a floating IP there,
-// with that.
+// Pods' packets leave through the default network with the project's address, or with that of the pod's floating IP on
+// the default network.
 func TestEgress(t *testing.T) {
-	// web's floating IP is on another network
+	// web's floating IP is on a secondary network
 	for name, seen := range map[string]string{"db": defaultSNAT, "web": defaultSNAT} {
 		p := traceOnePath(t, shopSurvey(), queryFromPod(name, internet+":443"))
 		assertVerdict(t, p, Answered, "")
@@ -257,22 +257,22 @@ func TestEgress(t *testing.T) {
 		p.SeenSource.String() != "100.65.0.44" {
 		t.Errorf("%s, seen as %s\n%s", p.Verdict, p.SeenSource, formatPath(p))
 	}
-	// A neighbour on the default network is reached directly, not by the gateway.
+	// An on-link host of the default network is reached directly, not through the gateway.
 	p := traceOnePath(t, shopSurvey(), queryFromPod("db", "100.65.0.77:80"))
 	assertVerdict(t, p, Answered, "")
-	if !slices.ContainsFunc(p.RequestHops, func(h Hop) bool { return strings.Contains(h.Text, "host on the wire") }) {
+	if !slices.ContainsFunc(p.RequestHops, func(h Hop) bool { return strings.Contains(h.Text, "on-link host") }) {
 		t.Error(formatPath(p))
 	}
 }
 
-// Without a translation a packet leaves with the pod's own address, which the network's router drops.
+// Without a NAT entry a packet leaves with the pod's own address, and the network's router drops it.
 func TestEgressWithoutTranslation(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Router(shop).NATs = s.Logical.Router(shop).NATs[:1]
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Dropped, LeavesUntranslated)
 }
 
-// EgressIP: a router of its own has the address, and a link to the project.
+// An EgressIP's address is on a router of its own, which is linked to the project's router.
 func TestEgressIP(t *testing.T) {
 	s := shopSurvey()
 	r := addEgressIP(s)
@@ -317,8 +317,8 @@ func TestNodes(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")), Dropped, TargetGone)
 }
 
-// What nodes heard on the wire counts: a gateway that does not answer loses the reply, and somebody else with the
-// address is told.
+// The neighbours that nodes found count: with a silent gateway the reply is lost, and another host with the address
+// becomes a caveat.
 func TestWires(t *testing.T) {
 	s := shopSurvey()
 	s.Inspected = map[string]clusterstate.NodeInspection{"node3": {Neighbours: []clusterstate.Neighbour{{Address: addr("198.51.100.1")}}}}
@@ -342,7 +342,7 @@ func TestWrongGateway(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")), Lost, WrongGateway)
 }
 
-// Pods reach load balancers of their own project on the switch, also the one that they are behind.
+// Pods reach load balancers of their own project through the switch, even if they are a backend themselves.
 func TestHairpin(t *testing.T) {
 	for _, name := range []string{"db", "web"} {
 		all := New(shopSurvey()).Trace(queryFromPod(name, loadBalancerIP+":80")).Paths
@@ -353,31 +353,31 @@ func TestHairpin(t *testing.T) {
 			t.Errorf("%d ways from %s", len(all), name)
 		}
 	}
-	// A floating IP of the own project comes back with the router's own address.
+	// A packet to a floating IP of the own project returns with the router's own address.
 	assertVerdict(t, traceOnePath(t, shopSurvey(), queryFromPod("db", floatingIP+":80")), Dropped, Spoofed)
 }
 
-// The address of a pod is none that somebody outside can ask, nor a pod of another project: who it is, is told.
+// A pod's own address is not reachable from outside or from another project; the reason names the pod.
 func TestPodsOwnAddress(t *testing.T) {
 	s := shopSurvey()
 	s.Cluster.Pods[0].Addresses = []netip.Addr{addr("10.7.0.2")}
 	p := traceOnePath(t, s, queryFromClient(internet, "10.7.0.2:80"))
 	assertVerdict(t, p, Unknown, AddressUnknown)
-	if !isAbout(p, "Pod acme-shop/web") || !strings.Contains(p.Reason, "Pod acme-shop/web's own") {
+	if !isAbout(p, "Pod acme-shop/web") || !strings.Contains(p.Reason, "the address of Pod acme-shop/web") {
 		t.Errorf("%s %v", p.Reason, p.About)
 	}
 	p = traceOnePath(t, s, queryFromPod("db", "10.7.0.2:80"))
-	if len(p.Caveats) != 1 || !strings.Contains(p.Caveats[0], "Pod acme-shop/web has address 10.7.0.2 as well") {
+	if len(p.Caveats) != 1 || !strings.Contains(p.Caveats[0], "Pod acme-shop/web also has address 10.7.0.2") {
 		t.Errorf("doubts %v", p.Caveats)
 	}
 	s.Cluster.Pods[0].HostNetwork, s.Cluster.Pods[0].Node = true, "node1"
 	if p = traceOnePath(t, s, queryFromPod("web", internet+":80")); p.Verdict != Unknown ||
-		!strings.Contains(p.Reason, "network of its node node1") {
+		!strings.Contains(p.Reason, "host network of its node node1") {
 		t.Errorf("%s: %s", p.Verdict, p.Reason)
 	}
 }
 
-// Two routes that lead the same way are one way; two that do not are two, unless a policy overrules them.
+// Two routes with the same next hop give one path. Two different ones give two, unless a policy overrides them.
 func TestRoutesOfOneRank(t *testing.T) {
 	ways := func(s *clusterstate.State) int { return len(New(s).Trace(queryFromPod("db", internet+":443")).Paths) }
 	s := shopSurvey()
@@ -385,7 +385,7 @@ func TestRoutesOfOneRank(t *testing.T) {
 	r.Policies = slices.DeleteFunc(r.Policies, func(p logical.RouterPolicy) bool {
 		return p.Priority == ownership.DefaultEgress
 	})
-	r.Routes = append(r.Routes[1:], r.Routes[1]) // without Kube-OVN's route by source, which is longer
+	r.Routes = append(r.Routes[1:], r.Routes[1]) // without Kube-OVN's route by source, which has a longer prefix
 	if n := ways(s); n != 1 {
 		t.Errorf("a route that is there twice: %d ways", n)
 	}
@@ -401,7 +401,7 @@ func TestRoutesOfOneRank(t *testing.T) {
 	}
 }
 
-// The cluster address of a Service is the Service, though its row is that of a VPC.
+// The hop for a cluster IP is about the Service, although the row belongs to the VPC.
 func TestClusterAddress(t *testing.T) {
 	s := shopSurvey()
 	s.Cluster.Services[0].ClusterIP = addr("10.96.0.7")
@@ -414,7 +414,7 @@ func TestClusterAddress(t *testing.T) {
 	assertHops(t, p.RequestHops, "Pod acme-shop/db", "Service acme-shop/web", "Pod acme-shop/web")
 }
 
-// A match that OVN can't read does nothing, and is told.
+// A match that OVN can't parse has no effect, and becomes a caveat.
 func TestUnreadableMatch(t *testing.T) {
 	s := shopSurvey()
 	r := s.Logical.Router(shop)
@@ -436,7 +436,7 @@ func TestPortSecurity(t *testing.T) {
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Answered, "")
 }
 
-// Every way that does not end well is a finding with a cure.
+// Every path that fails gives a finding with a remedy.
 func TestFindings(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, loadBalancerIP+":81"))
 	f, bad := p.Finding()
@@ -448,7 +448,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// FuzzTrace: any question about any rows has an end.
+// FuzzTrace: any query about any rows ends with a verdict and a reason.
 func FuzzTrace(f *testing.F) {
 	f.Add("203.0.113.10:5", "198.51.100.20:80", "tcp", "ip4.src == 10.0.0.2", uint8(0))
 	f.Add("10.0.0.2:5", "100.65.0.30:80", "udp", "1", uint8(77))

@@ -14,8 +14,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// The project acme-shop: three pods on 10.0.0.0/24, of which web has a floating IP on the secondary network ext-public,
-// and web and api are behind a load balancer on the default network ext-cloud. Gateways are on node3, pods elsewhere.
+// The project acme-shop has three pods on 10.0.0.0/24. web has a floating IP on the secondary network ext-public. web
+// and api are backends of a load balancer on the default network ext-cloud. node3 holds the gateway ports; web and api
+// are on other nodes.
 const (
 	shop           = "acme-shop"
 	pods           = "acme-shop-default"
@@ -39,7 +40,7 @@ func ownerIDs(kind, namespace, name string) logical.ExternalIDs {
 	return logical.ExternalIDs{ownership.RowOwnerKey: kind + "/" + namespace + "/" + name}
 }
 
-// shopSurvey is the survey of that project.
+// shopSurvey returns the survey of that project.
 func shopSurvey() *clusterstate.State {
 	s := &clusterstate.State{Cluster: shopCluster()}
 	s.Logical = logical.Network{
@@ -126,21 +127,22 @@ func returnPortName() string  { return ownership.ReturnRouterPort(shop, pods, "e
 func hairpinPortName() string { return ownership.HairpinRouterPort(shop, pods) }
 func subnetPortName() string  { return shop + "-" + pods }
 
-// shopRouter has what Kube-OVN writes for the VPC, and what we do.
+// shopRouter returns the router with the rows of Kube-OVN and of Sallyport.
 func shopRouter() logical.Router {
-	leg, turn := newRouterPort(returnPortName(), "10.0.0.254/23"), newRouterPort(hairpinPortName(), "169.254.91.1/24")
-	leg.IDs, turn.IDs = ownerIDs(returnPath, shop, "ext-public"), ownerIDs(returnPath, shop, "turn")
+	returnPort := newRouterPort(returnPortName(), "10.0.0.254/23")
+	hairpin := newRouterPort(hairpinPortName(), "169.254.91.1/24")
+	returnPort.IDs, hairpin.IDs = ownerIDs(returnPath, shop, "ext-public"), ownerIDs(returnPath, shop, "turn")
 	public := newGatewayPort(shop+"-ext-public", publicRouterIP+"/24")
 	onlink := newRouterPort(shop+"-onlink", "169.254.90.1/30")
 	onlink.Peer, onlink.Options = onlink.Name, map[string]string{"route_table": "onlink"}
-	leg.Options, public.Options = map[string]string{"route_table": "return-ext-public"},
+	returnPort.Options, public.Options = map[string]string{"route_table": "return-ext-public"},
 		map[string]string{"route_table": "return-ext-public"}
 	own := logical.ExternalIDs{"vendor": "kube-ovn"}
 	mark := ownership.NetworkMark("ext-public")
 	return logical.Router{
 		Name: shop,
 		Ports: []logical.RouterPort{
-			newRouterPort(subnetPortName(), "10.0.0.1/24"), leg, turn, onlink,
+			newRouterPort(subnetPortName(), "10.0.0.1/24"), returnPort, hairpin, onlink,
 			newGatewayPort(shop+"-ext-cloud", defaultSNAT+"/16"), public,
 		},
 		Routes: []logical.StaticRoute{
@@ -186,7 +188,7 @@ func webBalancer() logical.LoadBalancer {
 	}
 }
 
-// reroutePolicy is a policy; one without a next hop drops.
+// reroutePolicy returns a policy with a next hop; without one it drops.
 func reroutePolicy(priority int, match, hop string) logical.RouterPolicy {
 	out := logical.RouterPolicy{Priority: priority, Match: match, Action: "drop"}
 	if hop != "" {
@@ -195,7 +197,7 @@ func reroutePolicy(priority int, match, hop string) logical.RouterPolicy {
 	return out
 }
 
-// podSwitch is where the pods are, with the markings of the leg.
+// podSwitch returns the switch of the pods, with the QoS rows of the return path.
 func podSwitch() logical.Switch {
 	mark := ownership.NetworkMark("ext-public")
 	ids := ownerIDs(returnPath, shop, "ext-public")
@@ -234,7 +236,7 @@ func routerSwitchPort(name, port string) logical.SwitchPort {
 	return logical.SwitchPort{Name: name, Type: "router", Router: port}
 }
 
-// externalSwitch is the switch of an external network, with routers on it.
+// externalSwitch returns the switch of an external network that some routers are connected to.
 func externalSwitch(name string, routers ...string) logical.Switch {
 	out := logical.Switch{Name: name, Ports: []logical.SwitchPort{{
 		Name:     "localnet." + name,
@@ -250,26 +252,26 @@ func externalSwitch(name string, routers ...string) logical.Switch {
 
 func returnPortGroup() logical.PortGroup {
 	mark := ownership.NetworkMark("ext-public")
-	rule := func(tier, priority int, door, action string, label int) logical.ACL {
+	rule := func(tier, priority int, inport, action string, label int) logical.ACL {
 		return logical.ACL{
-			Tier: tier, Priority: priority, Direction: toLport, Match: fmt.Sprintf("inport == %q && ip", door),
+			Tier: tier, Priority: priority, Direction: toLport, Match: fmt.Sprintf("inport == %q && ip", inport),
 			Action: action, Label: label,
 			IDs: ownerIDs(returnPath, shop, "ext-public"),
 		}
 	}
-	leg, usual := ownership.ReturnSwitchPort(shop, pods, "ext-public"), pods+"-"+shop
+	returnPort, usual := ownership.ReturnSwitchPort(shop, pods, "ext-public"), pods+"-"+shop
 	return logical.PortGroup{
-		Name: ownership.ReturnPortGroup(pods, "ext-public"), Ports: []string{leg},
+		Name: ownership.ReturnPortGroup(pods, "ext-public"), Ports: []string{returnPort},
 		IDs: ownerIDs(returnPath, shop, "ext-public"),
 		ACLs: []logical.ACL{
-			rule(1, 100, leg, "pass", mark), rule(3, 0, leg, "allow-related", mark),
+			rule(1, 100, returnPort, "pass", mark), rule(3, 0, returnPort, "allow-related", mark),
 			rule(1, 100, usual, "pass", ownership.DefaultNetworkLabel),
 			rule(3, 0, usual, "allow-related", ownership.DefaultNetworkLabel),
 		},
 	}
 }
 
-// addNetworkPolicy adds the rules that Kube-OVN makes of a NetworkPolicy that lets only some clients to a port of db.
+// addNetworkPolicy adds the rows of Kube-OVN for a NetworkPolicy that allows some clients on one port of web.
 func addNetworkPolicy(s *clusterstate.State, clients string) {
 	ids := logical.ExternalIDs{"np": shop + "/guard", "vendor": "kube-ovn"}
 	s.Logical.Groups = append(s.Logical.Groups, logical.PortGroup{
@@ -287,8 +289,8 @@ func addNetworkPolicy(s *clusterstate.State, clients string) {
 	})
 }
 
-// addEgressIP lets pod db leave with an EgressIP on ext-public: a router of its own has the address, and a link to the
-// project's.
+// addEgressIP gives pod db an EgressIP on ext-public: its address is on a router of its own, which is linked to the
+// project's router.
 func addEgressIP(s *clusterstate.State) *logical.Router {
 	s.Cluster.EgressIPs = []clusterstate.EgressIP{{
 		Object:    object("EgressIP", "", "fixed"),
@@ -326,7 +328,7 @@ func addEgressIP(s *clusterstate.State) *logical.Router {
 	return s.Logical.Router(shop)
 }
 
-// queryFromClient asks about a TCP connection of a client outside; pod about one of a pod.
+// queryFromClient returns a query for a TCP connection from a client outside.
 func queryFromClient(client, server string) Query {
 	return Query{Client: netip.AddrPortFrom(addr(client), 0), Server: addrPort(server), Protocol: "tcp"}
 }
@@ -335,7 +337,7 @@ func queryFromPod(name, server string) Query {
 	return Query{Pod: shop + "/" + name, Server: addrPort(server), Protocol: "tcp"}
 }
 
-// traceOnePath is the only path of a trace.
+// traceOnePath returns the only path of a trace.
 func traceOnePath(t *testing.T, s *clusterstate.State, q Query) Path {
 	t.Helper()
 	all := New(s).Trace(q).Paths
@@ -345,7 +347,7 @@ func traceOnePath(t *testing.T, s *clusterstate.State, q Query) Path {
 	return all[0]
 }
 
-// ends fails the test unless a path ends as it should.
+// assertVerdict fails the test unless a path has the verdict and code.
 func assertVerdict(t *testing.T, p Path, verdict, code string) {
 	t.Helper()
 	if p.Verdict != verdict || p.Code != code {
@@ -353,7 +355,6 @@ func assertVerdict(t *testing.T, p Path, verdict, code string) {
 	}
 }
 
-// formatPath is a path as text.
 func formatPath(p Path) string {
 	var out strings.Builder
 	for _, h := range p.RequestHops {
@@ -365,7 +366,7 @@ func formatPath(p Path) string {
 	return out.String()
 }
 
-// assertHops fails the test unless the hops touch the objects, in this order.
+// assertHops fails the test unless the hops are about these objects, in this order.
 func assertHops(t *testing.T, hops []Hop, names ...string) {
 	t.Helper()
 	rest := names

@@ -338,12 +338,12 @@ func TestExplainComparesShards(t *testing.T) {
 func TestTraceSaysWhatIsMissing(t *testing.T) {
 	s := newTestServer(t, Config{})
 	for query, want := range map[string]string{
-		"":                                      "where to",
-		"to=nowhere":                            "is no address",
-		"to=100.65.0.103":                       "which port",
-		"to=100.65.0.103:80":                    "from where",
-		"to=100.65.0.103:80&client=x":           "is no address",
-		"to=100.65.0.103:80&protocol=carrier":   "none of tcp",
+		"":                                      "destination: ",
+		"to=nowhere":                            "is not an address",
+		"to=100.65.0.103":                       "has no port",
+		"to=100.65.0.103:80":                    "client: ",
+		"to=100.65.0.103:80&client=x":           "is not an address",
+		"to=100.65.0.103:80&protocol=carrier":   "one of tcp",
 		"to=100.65.0.103:80&client=203.0.113.9": "",
 		"to=100.65.0.103&client=203.0.113.9&protocol=icmp": "",
 		"to=203.0.113.9:80&from=acme-prod/web-0":           "",

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Packet is what a match is evaluated on.
+// Packet has the fields that matches can refer to.
 type Packet struct {
 	Inport, Outport             string
 	EthSource, EthDestination   MAC
@@ -16,14 +16,14 @@ type Packet struct {
 	TCPFlags                    uint16
 	ICMPType, ICMPCode          uint8
 	Mark                        uint32
-	Tracked                     bool // it was looked up among the connections; the rest is what was found
+	Tracked                     bool // it has passed connection tracking, with the result below
 	New, Established, Related   bool
 	Reply, Invalid, SNAT, DNAT  bool
 	CTMark                      uint32
-	CTLabel                     [2]uint64 // the high half, and the low one
+	CTLabel                     [2]uint64 // high and low half
 }
 
-// The protocols, by their numbers.
+// IP protocol numbers.
 const (
 	ICMP   = 1
 	TCP    = 6
@@ -32,24 +32,24 @@ const (
 	SCTP   = 132
 )
 
-// SYN is the flag of a TCP connection's first packet, and ACK that of all others.
+// SYN and ACK are TCP flags.
 const (
 	SYN = 0x2
 	ACK = 0x10
 )
 
-// field is something that a match can ask about.
+// field is a field that a match can use.
 type field struct {
 	name      string
-	width     int // 0: it is a text
+	width     int // in bits; 0: a string
 	nominal   bool
 	number    func(*Packet) uint128
 	text      func(*Packet) string
-	prereqs   node // what has to hold for a packet to have it; nil: nothing
-	predicate node // what it stands for; nil: itself
+	prereqs   node // prerequisites for a packet to have the field; nil: none
+	predicate node // the expression it stands for; nil: it is no predicate
 }
 
-// checkValue says whether a value can be in the field.
+// checkValue returns an error if the field can't be compared with a value.
 func (f *field) checkValue(v value) error {
 	switch {
 	case v.quoted != (f.width == 0) && v.set == "" && v.group == "", v.set != "" && f.width == 0, v.group != "" &&
@@ -62,7 +62,7 @@ func (f *field) checkValue(v value) error {
 	}
 }
 
-// fields are all that is known, by name. Those that stand for others come after them.
+// fields has all fields by name. Definitions may only refer to earlier ones.
 var fields = func() map[string]*field {
 	out := map[string]*field{}
 	for _, d := range fieldDefinitions {
@@ -79,19 +79,19 @@ var fields = func() map[string]*field {
 	return out
 }()
 
-// parseDefinition parses what a definition says.
+// parseDefinition parses prerequisites or a predicate.
 func parseDefinition(known map[string]*field, text string) node {
 	if text == "" {
 		return nil
 	}
 	root, err := (&parser{tokens: tokenize(text), fields: known}).parseAll()
 	if err != nil {
-		panic(fmt.Sprintf("definition %q: %v", text, err)) // every one is read when the program starts
+		panic(fmt.Sprintf("definition %q: %v", text, err)) // all definitions are parsed when the program starts
 	}
 	return root
 }
 
-// fieldDefinition is a field as OVN's manual has it.
+// fieldDefinition defines a field as ovn-sb(5) does.
 type fieldDefinition struct {
 	name         string
 	width        int
@@ -100,7 +100,7 @@ type fieldDefinition struct {
 	nominal      bool
 	prereqs      string
 	predicate    string
-	parent       string // it is bits of another field
+	parent       string // for a subfield: the field that contains it
 	parentOffset int
 }
 
@@ -151,7 +151,7 @@ var fieldDefinitions = []fieldDefinition{
 	{name: "eth.mcast", width: 1, parent: "eth.dst", parentOffset: 40},
 	{name: "eth.mcastv6", predicate: "eth.dst[32..47] == 0x3333"},
 
-	{name: "vlan.tci", width: 16, number: extractUint(func(*Packet) uint16 { return 0 })}, // the switch takes tags off
+	{name: "vlan.tci", width: 16, number: extractUint(func(*Packet) uint16 { return 0 })}, // the switch removes tags
 	{name: "vlan.present", predicate: "vlan.tci[12]"},
 	{name: "vlan.pcp", width: 3, parent: "vlan.tci", parentOffset: 13, prereqs: "vlan.present"},
 	{name: "vlan.vid", width: 12, parent: "vlan.tci", prereqs: "vlan.present"},
@@ -167,7 +167,7 @@ var fieldDefinitions = []fieldDefinition{
 	{name: "ip.ttl", width: 8, number: extractUint(func(p *Packet) uint8 {
 		return p.TTL
 	}), nominal: true, prereqs: "ip"},
-	// the packets here are small
+	// packets are never fragments here
 	{name: "ip.frag", width: 2, number: extractUint(func(*Packet) uint8 { return 0 }), prereqs: "ip"},
 	{name: "ip.is_frag", predicate: "ip.frag[0]"},
 	{name: "ip.later_frag", predicate: "ip.frag[1]"},

@@ -1,7 +1,7 @@
-// Package match is OVN's match language: what a rule, a policy or a translation says about packets, evaluated on one.
+// Package match parses OVN's match language and evaluates matches of ACLs, router policies and NAT entries on a packet.
 //
-// It is total: any text is a Match or an error, and a Match holds for a packet, does not, or can't be told. What OVN
-// itself refuses to carry out is an error here, too: such a rule is in the database and does nothing.
+// Any text gives a Match or an error. A Match holds for a packet, does not hold, or cannot be evaluated. What OVN
+// itself rejects is an error here, too: such a row is in the database but has no effect.
 package match
 
 import (
@@ -9,20 +9,20 @@ import (
 	"fmt"
 )
 
-// Match is a condition on packets.
+// Match is a parsed match.
 type Match struct{ root node }
 
-// Resolver is what a match refers to by name.
+// Resolver resolves the names that a match refers to.
 type Resolver interface {
-	// AddressSet is the addresses of an address set, as they are written there, and whether there is one of that name.
+	// AddressSet returns the entries of an address set as they are in the database, and whether the set exists.
 	AddressSet(name string) ([]string, bool)
-	// PortGroup is the ports of a port group, and whether there is one of that name.
+	// PortGroup returns the ports of a port group, and whether the group exists.
 	PortGroup(name string) ([]string, bool)
-	// IsChassisResident says whether a port is on the chassis where the packet is.
+	// IsChassisResident reports whether a port is on the packet's chassis.
 	IsChassisResident(port string) bool
 }
 
-// Parse reads a match.
+// Parse parses a match.
 func Parse(text string) (Match, error) {
 	p := &parser{tokens: tokenize(text), fields: fields}
 	root, err := p.parseAll()
@@ -32,7 +32,7 @@ func Parse(text string) (Match, error) {
 	return Match{root}, nil
 }
 
-// Evaluate says whether the match holds for a packet.
+// Evaluate reports whether the match holds for a packet. The error says why it cannot be evaluated.
 func (m Match) Evaluate(p Packet, names Resolver) (bool, error) {
 	if m.root == nil {
 		return false, errors.New("match is empty")
@@ -40,28 +40,28 @@ func (m Match) Evaluate(p Packet, names Resolver) (bool, error) {
 	return m.root.evaluate(evalContext{&p, names})
 }
 
-// evalContext is a packet, and who knows the names.
+// evalContext is the packet, and the resolver of names.
 type evalContext struct {
 	packet   *Packet
 	resolver Resolver
 }
 
-// node is a part of a match.
+// node is a node of the syntax tree.
 type node interface {
 	evaluate(evalContext) (bool, error)
 	negate() node
-	// isNominal: something in it has no order and no opposite, such as the name of a port.
+	// isNominal reports whether it contains a nominal field, such as the name of a port. OVN allows only == on those.
 	isNominal() bool
 }
 
-// boolConstant is 0 or 1.
+// boolConstant is the literal 0 or 1.
 type boolConstant bool
 
 func (c boolConstant) evaluate(evalContext) (bool, error) { return bool(c), nil }
 func (c boolConstant) negate() node                       { return !c }
 func (c boolConstant) isNominal() bool                    { return false }
 
-// chassisResident asks where a port is.
+// chassisResident is is_chassis_resident("port").
 type chassisResident struct {
 	port    string
 	negated bool
@@ -74,7 +74,7 @@ func (r chassisResident) evaluate(q evalContext) (bool, error) {
 func (r chassisResident) negate() node    { return chassisResident{r.port, !r.negated} }
 func (r chassisResident) isNominal() bool { return false }
 
-// booleanExpr is conditions that hold all, or of which one holds.
+// booleanExpr joins operands with && or ||.
 type booleanExpr struct {
 	isAnd    bool
 	operands []node
@@ -85,7 +85,7 @@ func (j booleanExpr) evaluate(q evalContext) (bool, error) {
 	for _, part := range j.operands {
 		holds, err := part.evaluate(q)
 		if err == nil && holds != j.isAnd {
-			return holds, nil // whatever the others are
+			return holds, nil // the other operands do not matter
 		}
 		if unknown == nil {
 			unknown = err
@@ -111,10 +111,10 @@ func (j booleanExpr) isNominal() bool {
 	return false
 }
 
-// comparison is a field, or some bits of it, beside values.
+// comparison compares a field, or some of its bits, with values.
 type comparison struct {
 	field    *field
-	lowBit   int // the lowest bit
+	lowBit   int
 	width    int
 	relation relation
 	values   []value
@@ -132,7 +132,7 @@ func (c comparison) evaluate(q evalContext) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if len(values) == 0 { // an empty set
+	if len(values) == 0 { // an empty address set or port group
 		return c.relation == notEqual, nil
 	}
 	switch {
@@ -151,7 +151,7 @@ func (c comparison) evaluate(q evalContext) (bool, error) {
 	return c.relation == notEqual, nil
 }
 
-// evaluatePredicate says whether what a field stands for is as the values want it.
+// evaluatePredicate compares a predicate, a field that stands for an expression, with values.
 func (c comparison) evaluatePredicate(q evalContext, values []value) (bool, error) {
 	means, err := c.field.predicate.evaluate(q)
 	if err != nil {
@@ -190,7 +190,7 @@ func (c comparison) compareValue(p *Packet, v value) bool {
 	}
 }
 
-// expandValues is the values, with those that sets and groups stand for.
+// expandValues returns the values, with address sets and port groups replaced by their members.
 func (c comparison) expandValues(names Resolver) ([]value, error) {
 	var out []value
 	for _, v := range c.values {
@@ -216,7 +216,7 @@ func (c comparison) expandValues(names Resolver) ([]value, error) {
 	return out, nil
 }
 
-// expandAddressSet are those of an address set.
+// expandAddressSet returns the values of an address set.
 func (c comparison) expandAddressSet(set string, names Resolver) ([]value, error) {
 	texts, there := names.AddressSet(set)
 	if !there {
@@ -236,7 +236,7 @@ func (c comparison) expandAddressSet(set string, names Resolver) ([]value, error
 	return out, nil
 }
 
-// relation is how a field is compared.
+// relation is a comparison operator.
 type relation string
 
 const (
@@ -248,13 +248,13 @@ const (
 	greaterOrEqual relation = ">="
 )
 
-// negatedRelations are the relations that hold when the others do not.
+// negatedRelations maps each relation to its negation.
 var negatedRelations = map[relation]relation{
 	equal: notEqual, notEqual: equal, less: greaterOrEqual, greaterOrEqual: less, greater: lessOrEqual,
 	lessOrEqual: greater,
 }
 
-// swappedRelations are the relations with their sides exchanged.
+// swappedRelations maps each relation to the one with its sides exchanged.
 var swappedRelations = map[relation]relation{
 	equal: equal, notEqual: notEqual, less: greater, greater: less, lessOrEqual: greaterOrEqual,
 	greaterOrEqual: lessOrEqual,

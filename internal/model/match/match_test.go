@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// testResolver is a small cluster's.
+// testResolver has the names of a small cluster.
 type testResolver struct{}
 
 func (testResolver) AddressSet(name string) ([]string, bool) {
@@ -26,7 +26,7 @@ func (testResolver) PortGroup(name string) ([]string, bool) {
 
 func (testResolver) IsChassisResident(port string) bool { return port == "cr-here" }
 
-// requestPacket is a client's first packet on its way out of a switch, to a pod.
+// requestPacket returns a client's first packet to a pod, in the egress pipeline of its switch.
 var requestPacket = Packet{
 	Inport: "shop-net-shop", Outport: "web.shop", EthSource: 0x0a5a01020304, EthDestination: 0x020304050607,
 	Source: netip.MustParseAddr("198.51.100.9"), Destination: netip.MustParseAddr("10.0.0.4"),
@@ -70,7 +70,7 @@ func TestMatchesThatDoNotHold(t *testing.T) {
 		"ct.est", "ct.rpl", "!ct.new", "ct_label.label == 0", "pkt.mark == 0", "tcp.flags == 0/2",
 		`is_chassis_resident("cr-there")`,
 		"ip4.dst == 10.0.0.4 && ip4.src == 10.0.0.4", "ip6 || arp", "ip.is_frag",
-		// what a packet does not have can't be compared, not even for what it is not
+		// comparing a field that the packet does not have never holds, not even with !=
 		"!(ip6.src == fd00::1)", "!(udp.dst == 53)",
 	} {
 		if holds, err := evaluateText(text, requestPacket); err != nil || holds {
@@ -79,7 +79,7 @@ func TestMatchesThatDoNotHold(t *testing.T) {
 	}
 	untracked := requestPacket
 	untracked.Tracked, untracked.New = false, false
-	for _, text := range []string{"ct.new", "!ct.new", "!ct.est", "ct.est"} { // nothing can be said of it
+	for _, text := range []string{"ct.new", "!ct.new", "!ct.est", "ct.est"} { // the packet is not tracked
 		if holds, err := evaluateText(text, untracked); err != nil || holds {
 			t.Errorf("%s of a packet that nobody looked up: %t, %v", text, holds, err)
 		}
@@ -89,24 +89,24 @@ func TestMatchesThatDoNotHold(t *testing.T) {
 	}
 }
 
-// What OVN refuses is told, never taken for "does not hold".
+// What OVN rejects is an error, not a match that does not hold.
 func TestMatchesThatOVNRefuses(t *testing.T) {
 	for text, why := range map[string]string{
-		"":                       "no value",
+		"":                       "not a value",
 		"ip4.sorc == 1.2.3.4":    "no field",
 		"reg0[3] == 1":           "no field",
 		"ip && tcp || udp":       "parentheses",
 		"!tcp.dst == 80":         "parentheses",
 		"inport":                 "compared with something",
 		"tcp.dst":                "more than one bit",
-		`inport != "a"`:          "tested for what it is",
-		`!(inport == "a")`:       "tested for what it is",
-		"ip.proto != 6":          "tested for what it is",
+		`inport != "a"`:          "tested for equality",
+		`!(inport == "a")`:       "tested for equality",
+		"ip.proto != 6":          "tested for equality",
 		"!ip4":                   "can't be negated",
 		"tcp == 0":               "can't be negated",
 		"tcp.dst < {1, 2}":       "sets of values",
 		"ip4.src > 10.0.0.0/8":   "masks",
-		"ip.ttl > 5":             "does not go with field",
+		"ip.ttl > 5":             "can't be used with field",
 		"tcp.dst == 65536":       "more bits",
 		"ip4.src == fd00::1":     "more bits",
 		"ip4.src == $six":        "more bits",
@@ -116,25 +116,25 @@ func TestMatchesThatOVNRefuses(t *testing.T) {
 		"outport == 5":           "kind of value",
 		"outport == $pods":       "kind of value",
 		"ip4.src == @guarded":    "kind of value",
-		"1 == tcp.dst == 2":      "between two values",
-		"1 < tcp.dst > 2":        "between two values",
-		"ip4.src == 10.0.0.0/8x": "no number",
-		"tcp.dst == 080":         "no number",
-		"ip4.src == 1/ff:ff":     "no number",
-		"pkt.mark == 1/1.2.3.4":  "not written alike",
+		"1 == tcp.dst == 2":      "a range has the form",
+		"1 < tcp.dst > 2":        "a range has the form",
+		"ip4.src == 10.0.0.0/8x": "neither a number nor an address",
+		"tcp.dst == 080":         "neither a number nor an address",
+		"ip4.src == 1/ff:ff":     "neither a number nor an address",
+		"pkt.mark == 1/1.2.3.4":  "different notations",
 		"eth.dst[40..50]":        "no bits",
-		"ip.proto[0..1] == 1":    "taken apart",
-		"ip4 &&":                 "no value",
-		"ip4 tcp":                "more than a match",
-		"(ip4":                   "missing",
-		"ip4.src == {1.2.3.4":    "no value",
+		"ip.proto[0..1] == 1":    "can't be selected",
+		"ip4 &&":                 "not a value",
+		"ip4 tcp":                "unexpected",
+		"(ip4":                   "expected before",
+		"ip4.src == {1.2.3.4":    "not a value",
 		"is_chassis_resident(5)": "name of a port",
-		`ip4.src == "`:           "no value",
-		"5":                      "compared with nothing",
+		`ip4.src == "`:           "not a value",
+		"5":                      "not compared with a field",
 		"pkt.mark == 0x":         "hexadecimal",
 		strings.Repeat("(", 101): "too many parentheses",
-		"ip4.src == {}":          "no value",
-		"!!ip4.mcast":            "no value",
+		"ip4.src == {}":          "not a value",
+		"!!ip4.mcast":            "not a value",
 	} {
 		if _, err := evaluateText(text, requestPacket); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v; wanted an error about %q", text, err, why)
@@ -142,7 +142,7 @@ func TestMatchesThatOVNRefuses(t *testing.T) {
 	}
 }
 
-// A part that can't be told matters only where the others do not decide.
+// An operand that cannot be evaluated only matters if the others do not decide.
 func TestUnknownPartsDecideNothing(t *testing.T) {
 	for text, holds := range map[string]bool{"udp && ip4.src == $missing": false, "tcp || ip4.src == $missing": true} {
 		if got, err := evaluateText(text, requestPacket); err != nil || got != holds {
@@ -175,7 +175,7 @@ func evaluateText(text string, p Packet) (bool, error) {
 	return m.Evaluate(p, testResolver{})
 }
 
-// FuzzMatch: any text is a match or an error; a match is what its double negation is.
+// FuzzMatch: any text is a match or an error, and a match equals its double negation.
 func FuzzMatch(f *testing.F) {
 	for _, text := range []string{
 		`inport == "a" && ip4.src == {$pods, 10.0.0.0/8}`, "!(tcp.dst < 5) || ct_label[3..100] != 0x5",

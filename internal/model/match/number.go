@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// uint128 is a number of up to 128 bits.
+// uint128 is an unsigned number of 128 bits.
 type uint128 struct{ high, low uint64 }
 
 func newUint128(n uint64) uint128 { return uint128{low: n} }
 
-// lowBitsMask is a number whose lowest n bits are set.
+// lowBitsMask returns a number whose lowest n bits are set.
 func lowBitsMask(n int) uint128 {
 	switch {
 	case n >= 128:
@@ -31,7 +31,6 @@ func lowBitsMask(n int) uint128 {
 
 func (w uint128) and(o uint128) uint128 { return uint128{w.high & o.high, w.low & o.low} }
 
-// shiftRight is the number without its lowest n bits.
 func (w uint128) shiftRight(n int) uint128 {
 	if n >= 64 {
 		return uint128{0, w.high >> (n - 64)}
@@ -43,7 +42,7 @@ func (w uint128) compare(o uint128) int {
 	return cmp.Or(cmp.Compare(w.high, o.high), cmp.Compare(w.low, o.low))
 }
 
-// bitLength is how many bits it takes.
+// bitLength returns the number of significant bits.
 func (w uint128) bitLength() int {
 	if w.high != 0 {
 		return 64 + bits.Len64(w.high)
@@ -63,17 +62,17 @@ func addressToUint128(a netip.Addr) uint128 {
 	return uint128{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// value is what a field is compared with: a number, a text, or a name for several.
+// value is the right side of a comparison: a number, a string, or the name of an address set or port group.
 type value struct {
 	number, mask uint128
 	masked       bool
 	text         string
-	quoted       bool // it is a text
+	quoted       bool // it is a string
 	set, group   string
 	format       literalFormat
 }
 
-// literalFormat is how a number was written. It decides which masks it may have.
+// literalFormat is the notation of a number. It decides which masks are allowed.
 type literalFormat int
 
 const (
@@ -84,7 +83,7 @@ const (
 	formatIPv6
 )
 
-// parseLiteral reads a number, an address or a MAC address, with or without a mask.
+// parseLiteral parses a number, an IP address or a MAC address, with an optional mask.
 func parseLiteral(text string) (value, error) {
 	text, after, masked := strings.Cut(text, "/")
 	out, err := parseUnmasked(text)
@@ -105,13 +104,13 @@ func parseLiteral(text string) (value, error) {
 		out.mask = prefixMask(int(length), 128)
 	case out.format == formatDecimal && mask.format == formatHexadecimal && out.number == uint128{}:
 	default:
-		return value{}, fmt.Errorf("%q and its mask %q are not written alike", text, after)
+		return value{}, fmt.Errorf("%q and its mask %q have different notations", text, after)
 	}
 	out.number = out.number.and(out.mask)
 	return out, nil
 }
 
-// prefixMask is a number of so many bits, of which the first are set.
+// prefixMask returns a mask for numbers of some bits, with the first ones set.
 func prefixMask(set, of int) uint128 {
 	all, rest := lowBitsMask(of), lowBitsMask(of-set)
 	return uint128{all.high &^ rest.high, all.low &^ rest.low}
@@ -129,7 +128,7 @@ func parseUnmasked(text string) (value, error) {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
-		return value{}, fmt.Errorf("%q is no number and no address", text)
+		return value{}, fmt.Errorf("%q is neither a number nor an address", text)
 	}
 	if a.Is4() {
 		return value{number: addressToUint128(a), format: formatIPv4}, nil
@@ -139,13 +138,13 @@ func parseUnmasked(text string) (value, error) {
 
 func parseHexNumber(text string) (value, error) {
 	if text == "" || len(text) > 32 {
-		return value{}, fmt.Errorf("%q is no hexadecimal number of up to 128 bits", "0x"+text)
+		return value{}, fmt.Errorf("%q is not a hexadecimal number of up to 128 bits", "0x"+text)
 	}
 	var out uint128
 	for _, digit := range text {
 		n, err := strconv.ParseUint(string(digit), 16, 4)
 		if err != nil {
-			return value{}, fmt.Errorf("%q is no hexadecimal number", "0x"+text)
+			return value{}, fmt.Errorf("%q is not a hexadecimal number", "0x"+text)
 		}
 		out = uint128{out.high<<4 | out.low>>60, out.low<<4 | n}
 	}
@@ -155,7 +154,7 @@ func parseHexNumber(text string) (value, error) {
 // MAC is an Ethernet address.
 type MAC uint64
 
-// ParseMAC reads an Ethernet address.
+// ParseMAC parses an Ethernet address.
 func ParseMAC(text string) (MAC, bool) {
 	parts := strings.Split(text, ":")
 	if len(text) != 17 || len(parts) != 6 {
@@ -172,7 +171,7 @@ func ParseMAC(text string) (MAC, bool) {
 	return out, true
 }
 
-// String is the address as OVN writes it.
+// String returns the address as OVN writes it.
 func (m MAC) String() string {
 	//nolint:gosec // the six bytes of it
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8),

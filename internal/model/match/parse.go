@@ -8,10 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxParenDepth is how many parentheses may be open. OVN allows as many.
+// maxParenDepth is how many parentheses may be open; OVN has the same limit.
 const maxParenDepth = 100
 
-// token is a token of a match.
 type token struct {
 	kind tokenKind
 	text string
@@ -21,22 +20,22 @@ type tokenKind int
 
 const (
 	tokenEnd        tokenKind = iota
-	tokenID                   // of a field or function
+	tokenID                   // name of a field or function
 	tokenLiteral              // a number or an address
-	tokenString               // a text
+	tokenString               // a string
 	tokenAddressSet           // $name
 	tokenPortGroup            // @name
 	tokenOperator             // an operator or a parenthesis
-	tokenInvalid              // nothing that can be read
+	tokenInvalid              // not a token
 )
 
-// operators are the operators, the longer ones first.
+// operators lists the operators, longer ones first.
 var operators = []string{
 	"==", "!=", "<=", ">=", "&&", "||", "..", "<", ">", "!", "(", ")", "{", "}", "[", "]", ",",
 	"=",
 }
 
-// tokenize takes a text apart. What can't be read is its last word.
+// tokenize splits a text into tokens. An invalid token is the last one.
 func tokenize(text string) []token {
 	var out []token
 	for {
@@ -53,7 +52,7 @@ func tokenize(text string) []token {
 	}
 }
 
-// scanToken is the first word of a text, and how many bytes it has.
+// scanToken returns the first token of a text, and its length in bytes.
 func scanToken(text string) (token, int) {
 	switch c := text[0]; {
 	case c == '"':
@@ -96,8 +95,8 @@ func scanQuotedString(text string) (token, int) {
 	return token{tokenInvalid, text}, len(text)
 }
 
-// startsWithAddress says whether a text that begins with a letter is a number all the same: an address such as fd00::1
-// or aa:bb:cc:dd:ee:ff.
+// startsWithAddress reports whether a text that begins with a letter is an address such as fd00::1 or
+// aa:bb:cc:dd:ee:ff.
 func startsWithAddress(text string) bool {
 	i := 0
 	for i < len(text) && strings.IndexByte("0123456789abcdefABCDEF", text[i]) >= 0 {
@@ -106,7 +105,7 @@ func startsWithAddress(text string) bool {
 	return i > 0 && i < len(text) && text[i] == ':'
 }
 
-// literalLength is how long the number is that a text begins with, with its mask. Two dots are no part of one, nor is a
+// literalLength returns the length of the literal at the start of a text, with its mask. Two dots end it, and so does a
 // colon after a dot.
 func literalLength(text string) int {
 	i, dot := 0, false
@@ -138,7 +137,7 @@ func identifierLength(text string) int {
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// parser reads words from the left.
+// parser is a recursive descent parser.
 type parser struct {
 	tokens  []token
 	depth   int
@@ -156,7 +155,7 @@ func (p *parser) nextToken() token {
 	return w
 }
 
-// acceptOperator takes a sign if it is the next word.
+// acceptOperator consumes an operator if it is the next token.
 func (p *parser) acceptOperator(text string) bool {
 	if w := p.peekToken(); w.kind != tokenOperator || w.text != text {
 		return false
@@ -167,21 +166,21 @@ func (p *parser) acceptOperator(text string) bool {
 
 func (p *parser) expectOperator(text string) error {
 	if !p.acceptOperator(text) {
-		return fmt.Errorf("%q is missing before %q", text, p.peekToken().text)
+		return fmt.Errorf("%q expected before %q", text, p.peekToken().text)
 	}
 	return nil
 }
 
-// parseAll is the match, to its end.
+// parseAll parses the whole text.
 func (p *parser) parseAll() (node, error) {
 	out, err := p.parseExpression()
 	if err == nil && p.peekToken().kind != tokenEnd {
-		err = fmt.Errorf("%q is more than a match", p.peekToken().text)
+		err = fmt.Errorf("unexpected %q after the match", p.peekToken().text)
 	}
 	return out, err
 }
 
-// parseExpression are joined by && or by ||, but not by both.
+// parseExpression parses terms joined by && or by ||. OVN does not allow both without parentheses.
 func (p *parser) parseExpression() (node, error) {
 	out, err := p.parseTerm()
 	if err != nil {
@@ -200,7 +199,7 @@ func (p *parser) parseExpression() (node, error) {
 		all.operands = append(all.operands, part)
 	}
 	if w := p.peekToken(); w.kind == tokenOperator && (w.text == "&&" || w.text == "||") {
-		return nil, errors.New("&& and || need parentheses when they are together")
+		return nil, errors.New("&& and || can't be mixed without parentheses")
 	}
 	return all, nil
 }
@@ -217,12 +216,12 @@ func (p *parser) parseTerm() (node, error) {
 		return nil, err
 	}
 	if !closed {
-		return nil, errors.New("what ! is about needs parentheses")
+		return nil, errors.New("the operand of ! needs parentheses")
 	}
 	return out.negate(), nil
 }
 
-// parsePrimary is a term without its negation, and whether it can be negated without parentheses.
+// parsePrimary parses a term without negation, and returns whether it can be negated without parentheses.
 func (p *parser) parsePrimary() (_ node, closed bool, err error) {
 	if p.acceptOperator("(") {
 		if p.depth++; p.depth > maxParenDepth {
@@ -252,12 +251,12 @@ func (p *parser) parseChassisResident() (node, error) {
 	}
 	port := p.nextToken()
 	if port.kind != tokenString {
-		return nil, fmt.Errorf("is_chassis_resident wants the name of a port, not %q", port.text)
+		return nil, fmt.Errorf("is_chassis_resident needs the name of a port, not %q", port.text)
 	}
 	return chassisResident{port: port.text}, p.expectOperator(")")
 }
 
-// parseFieldFirst is a field by itself, or one beside values.
+// parseFieldFirst parses a field on its own, or a comparison that begins with a field.
 func (p *parser) parseFieldFirst() (_ node, closed bool, err error) {
 	c, err := p.parseField()
 	if err != nil {
@@ -283,7 +282,7 @@ func (p *parser) parseFieldFirst() (_ node, closed bool, err error) {
 	return out, false, err
 }
 
-// parseValueFirst is 0 or 1, a value beside a field, or a field between two values.
+// parseValueFirst parses 0 or 1, or a comparison that begins with a value, such as 1 < field < 5.
 func (p *parser) parseValueFirst() (_ node, closed bool, err error) {
 	alone := p.peekToken()
 	values, set, err := p.parseValues()
@@ -295,7 +294,7 @@ func (p *parser) parseValueFirst() (_ node, closed bool, err error) {
 		if alone.kind == tokenLiteral && (alone.text == "0" || alone.text == "1") {
 			return boolConstant(alone.text == "1"), true, nil
 		}
-		return nil, false, fmt.Errorf("%q is compared with nothing", alone.text)
+		return nil, false, fmt.Errorf("%q is not compared with a field", alone.text)
 	}
 	c, err := p.parseField()
 	if err != nil {
@@ -310,7 +309,7 @@ func (p *parser) parseValueFirst() (_ node, closed bool, err error) {
 		return left, false, nil
 	}
 	if r == equal || r == notEqual || second == equal || second == notEqual || r[0] != second[0] {
-		return nil, false, fmt.Errorf("a field is between two values like this: 1 < field < 5, not with %s and %s", r,
+		return nil, false, fmt.Errorf("a range has the form 1 < field < 5, not with %s and %s", r,
 			second)
 	}
 	if values, set, err = p.parseValues(); err != nil {
@@ -320,7 +319,7 @@ func (p *parser) parseValueFirst() (_ node, closed bool, err error) {
 	return booleanExpr{isAnd: true, operands: []node{left, right}}, false, err
 }
 
-// parseField is a field, or bits of one.
+// parseField parses a field, with an optional bit range.
 func (p *parser) parseField() (comparison, error) {
 	w := p.nextToken()
 	f := p.fields[w.text]
@@ -345,7 +344,7 @@ func (p *parser) parseField() (comparison, error) {
 	case low > high || high >= f.width:
 		return out, fmt.Errorf("field %s has no bits %d to %d", f.name, low, high)
 	case f.nominal && (low != 0 || high != f.width-1):
-		return out, fmt.Errorf("field %s can't be taken apart", f.name)
+		return out, fmt.Errorf("bits of field %s can't be selected", f.name)
 	}
 	out.lowBit, out.width = low, high-low+1
 	return out, p.expectOperator("]")
@@ -355,7 +354,7 @@ func (p *parser) parseBitIndex() (int, error) {
 	w := p.nextToken()
 	n, err := strconv.ParseUint(w.text, 10, 16)
 	if w.kind != tokenLiteral || err != nil {
-		return 0, fmt.Errorf("%q is no bit's number", w.text)
+		return 0, fmt.Errorf("%q is not a bit number", w.text)
 	}
 	return int(n), nil
 }
@@ -369,7 +368,7 @@ func (p *parser) parseRelation() (relation, bool) {
 	return r, true
 }
 
-// parseValues are one value, or several in braces.
+// parseValues parses one value, or several in braces.
 func (p *parser) parseValues() (out []value, set bool, err error) {
 	if !p.acceptOperator("{") {
 		v, err := p.parseValue()
@@ -397,11 +396,11 @@ func (p *parser) parseValue() (value, error) {
 	case tokenPortGroup:
 		return value{group: w.text}, nil
 	default:
-		return value{}, fmt.Errorf("%q is no value", w.text)
+		return value{}, fmt.Errorf("%q is not a value", w.text)
 	}
 }
 
-// buildComparison is a comparison that OVN would carry out.
+// buildComparison returns a comparison, or an error if OVN would reject it.
 func (p *parser) buildComparison(c comparison, r relation, values []value, set bool) (node, error) {
 	c.relation, c.values = r, values
 	for _, v := range values {
@@ -412,13 +411,13 @@ func (p *parser) buildComparison(c comparison, r relation, values []value, set b
 	ordered := r != equal && r != notEqual
 	switch {
 	case ordered && set:
-		return nil, fmt.Errorf("%s does not go with sets of values", r)
+		return nil, fmt.Errorf("%s can't be used with sets of values", r)
 	case ordered && (c.field.nominal || c.field.predicate != nil):
-		return nil, fmt.Errorf("%s does not go with field %s", r, c.field.name)
+		return nil, fmt.Errorf("%s can't be used with field %s", r, c.field.name)
 	case ordered && values[0].masked:
-		return nil, fmt.Errorf("%s does not go with masks", r)
+		return nil, fmt.Errorf("%s can't be used with masks", r)
 	case c.field.nominal && c.field.predicate == nil && r != p.allowedRelation():
-		return nil, fmt.Errorf("field %s can only be tested for what it is", c.field.name)
+		return nil, fmt.Errorf("field %s can only be tested for equality", c.field.name)
 	}
 	for _, v := range values {
 		if positive := (v.number.low&1 != 0) == (r == equal); c.field.nominal && c.field.predicate != nil &&
@@ -429,7 +428,7 @@ func (p *parser) buildComparison(c comparison, r relation, values []value, set b
 	return c, nil
 }
 
-// allowedRelation is how a field without order may be compared: for what it is, all negations considered.
+// allowedRelation returns the relation that is allowed for nominal fields: == after all negations.
 func (p *parser) allowedRelation() relation {
 	if p.negated {
 		return notEqual
