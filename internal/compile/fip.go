@@ -216,7 +216,7 @@ func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 	}
 	if !prefix.IsValid() {
 		return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
-			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN 1.16 has IPv4 addresses on external networks only", f.target)}
+			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN has IPv4 addresses on external networks only", f.target)}
 	}
 	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
 		"%s is not in the project's subnet %s; use an address of a pod or virtual machine there", f.target, prefix)}

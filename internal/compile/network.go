@@ -105,7 +105,7 @@ func (c *compiler) checkStillAllowed(x *snapshot.ExternalSubnet, namespace strin
 
 func networkIsDual(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NetworkNotSupported, Message: fmt.Sprintf(
-		"subnet %s has an IPv6 prefix, and Kube-OVN 1.16 can't connect such a subnet to a VPC; "+
+		"subnet %s has an IPv6 prefix, and Kube-OVN can't connect such a subnet to a VPC; "+
 			"use another network, or ask the operator for a subnet with IPv4 only",
 		x.Subnet)}
 }

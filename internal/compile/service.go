@@ -144,7 +144,7 @@ func (s *service) ovnEipPortKey(p snapshot.Port) string {
 // noIPv4Prefix is the finding that a project can't have external addresses.
 var noIPv4Prefix = intent.Finding{
 	Reason:  intent.TargetOutsideProject,
-	Message: "the project has no IPv4 prefix, and Kube-OVN 1.16 has IPv4 addresses on external networks only",
+	Message: "the project has no IPv4 prefix, and Kube-OVN has IPv4 addresses on external networks only",
 }
 
 // checkBalanceable checks that OVN can balance what a Service requests.

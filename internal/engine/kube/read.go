@@ -149,7 +149,7 @@ func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
 		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
-			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+			"an IPv4 address; Kube-OVN can't give IPv6 addresses of external networks")
 	}
 	for _, namespace := range o.Spec.SharedWith {
 		out.SharedWith = append(out.SharedWith, string(namespace))
@@ -185,7 +185,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	}
 	if out.Address.IsValid() && !out.Address.Is4() {
 		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
-			"an IPv4 address; Kube-OVN 1.16 can't translate IPv6 addresses of external networks")
+			"an IPv4 address; Kube-OVN can't translate IPv6 addresses of external networks")
 	}
 	out.Malformed = p.malformed
 	return out

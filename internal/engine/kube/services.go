@@ -138,11 +138,11 @@ func (p *parser) checkIPFamilies(o *corev1.Service) {
 	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
 	six := len(o.Spec.IPFamilies) == 1 && o.Spec.IPFamilies[0] == corev1.IPv6Protocol
 	if (dual || six) && p.malformed == "" {
-		p.malformed = "an IPv6 address is asked for, and Kube-OVN 1.16 has IPv4 addresses on external networks only; use IPv4, or PreferDualStack"
+		p.malformed = "an IPv6 address is asked for, and Kube-OVN has IPv4 addresses on external networks only; use IPv4, or PreferDualStack"
 	}
 	if o.Spec.LoadBalancerIP != "" && strings.Contains(o.Spec.LoadBalancerIP, ":") {
 		p.setMalformed("spec.loadBalancerIP", o.Spec.LoadBalancerIP,
-			"an IPv4 address; Kube-OVN 1.16 can't give IPv6 addresses of external networks")
+			"an IPv4 address; Kube-OVN can't give IPv6 addresses of external networks")
 	}
 }
 

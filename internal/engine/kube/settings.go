@@ -109,6 +109,19 @@ func readContainer(ctx context.Context, api client.Reader, key client.ObjectKey,
 	return nil
 }
 
+// readEngineVersion reads the version of Kube-OVN from the image of its controller. The version is parsed and printed
+// again, so that no text of the Deployment reaches a terminal.
+func readEngineVersion(ctx context.Context, api client.Reader, key client.ObjectKey) string {
+	c := readContainer(ctx, api, key, kubeOVNName)
+	if c == nil {
+		return ""
+	}
+	if version, ok := kubeovn.ParseImageVersion(c.Image); ok {
+		return version.String()
+	}
+	return ""
+}
+
 // listNamesakes returns the Deployments with the same name in other namespaces, or none without permission to list
 // them.
 func listNamesakes(ctx context.Context, api client.Reader, of client.ObjectKey) (out []client.ObjectKey) {

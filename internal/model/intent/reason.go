@@ -253,7 +253,7 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"ResolvedRefs", NetworkNotSupported,
-		"The network's subnet has IPv6, which Kube-OVN 1.16 can't connect to a VPC.",
+		"The network's subnet has IPv6, which Kube-OVN can't connect to a VPC.",
 		"Use an IPv4 subnet for the network.",
 	},
 	{
