@@ -111,7 +111,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		says   string
 	}{
 		"nothing":        {Config{}, "no endpoint"},
-		"no certificate": {Config{Endpoints: ssl}, "give --nb-cert"},
+		"no certificate": {Config{Endpoints: ssl}, "set --nb-cert"},
 		"no file":        {Config{Endpoints: ssl, CertFile: "missing"}, "read the certificate"},
 		"no authority": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: "missing"},
@@ -119,7 +119,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		},
 		"empty": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: empty},
-			"has no certificate",
+			"contains no certificate",
 		},
 		"nobody there": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: good.CAFile},

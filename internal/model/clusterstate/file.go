@@ -25,10 +25,10 @@ func Read(from io.Reader, limit int64) (*State, error) {
 		if errors.As(err, new(TooLargeError)) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("it is no survey: %w", err)
+		return nil, fmt.Errorf("not a survey: %w", err)
 	}
 	if out.Taken.IsZero() {
-		return nil, errors.New("it is no survey: it does not say when it was taken")
+		return nil, errors.New("not a survey: it has no time")
 	}
 	for _, services := range [][]Service{out.Cluster.Services, out.Cluster.Beside} {
 		for i := range services {

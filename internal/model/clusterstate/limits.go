@@ -12,7 +12,7 @@ type TooLargeError struct {
 }
 
 func (t TooLargeError) Error() string {
-	return fmt.Sprintf("it has more than %d %s; if you trust whoever it is from, raise --survey-limit", t.Limit, t.Unit)
+	return fmt.Sprintf("it has more than %d %s; if you trust its source, raise --survey-limit", t.Limit, t.Unit)
 }
 
 // LimitBytes reads at most so many bytes; more are an error.

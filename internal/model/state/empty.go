@@ -18,7 +18,7 @@ func (EmptyTarget[K, V]) Observe(context.Context) (Set[K, V], error) { return ni
 func (EmptyTarget[K, V]) Apply(_ context.Context, changes []Change[K, V]) map[K]error {
 	failed := map[K]error{}
 	for _, c := range changes {
-		failed[c.Key] = errors.New("there is no system to write to")
+		failed[c.Key] = errors.New("this target can't be written")
 	}
 	return failed
 }
