@@ -129,7 +129,8 @@ func (k *Kernel) explainNoRoute(p RouteQuery, err error) error {
 	}
 	if p.Interface == "" {
 		if here, failed := k.hasAddress(p.From); failed == nil && !here {
-			return fmt.Errorf("%s is not an address of this node; specify the interface on which the packet arrives", p.From)
+			return fmt.Errorf("%s is not an address of this node; specify the interface on which the packet arrives",
+				p.From)
 		}
 		return err
 	}

@@ -142,7 +142,8 @@ func (t Links) createLink(c state.Change[nodepath.LinkKey, nodepath.Link]) error
 	}
 	err := t.kernel.handle.LinkAdd(link)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("this kernel does not support the link type (%w); load the kernel module vrf, or choose another method", err)
+		return fmt.Errorf("this kernel does not support the link type (%w); load the kernel module vrf, or choose "+
+			"another method", err)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err

@@ -30,7 +30,8 @@ func (c Config) NeedsTLS() bool {
 // loadTLSConfig reads the certificates. It returns nil if no endpoint needs them.
 func (c Config) loadTLSConfig() (*tls.Config, error) {
 	if len(c.Endpoints) == 0 {
-		return nil, errors.New("no endpoint of the OVN database is configured; set --nb-address and --sb-address, or OVN_NB_DB and OVN_SB_DB")
+		return nil, errors.New("no endpoint of the OVN database is configured; " +
+			"set --nb-address and --sb-address, or OVN_NB_DB and OVN_SB_DB")
 	}
 	if !c.NeedsTLS() {
 		return nil, nil

@@ -74,7 +74,7 @@ func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.R
 		// Another client changed the router after we read the cache. Retry once the cache has that change.
 		err = s.waitUntil(ctx, func() bool { return !reflect.DeepEqual(s.routerByName(t.shard), before.row) })
 		if err != nil {
-			return failAll(changes, fmt.Errorf("giving up because of concurrent changes to router %s: %w", t.shard, err))
+			return failAll(changes, fmt.Errorf("giving up after concurrent changes to router %s: %w", t.shard, err))
 		}
 	}
 }
