@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// backupFile is a file with the state from before our changes, by name. It is in a directory of ours below /run, so it
+// backupFile is a file with the state from before our changes, by name. It is in our directory below /run, so it
 // lives as long as the changes it describes: until the next boot.
 type backupFile[K ~string, V any] string
 

@@ -114,7 +114,7 @@ func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
 	return out, nil
 }
 
-// isOwnLinkName reports whether a link has a name of ours.
+// isOwnLinkName reports whether a link has one of our names.
 func isOwnLinkName(name string) bool {
 	for _, prefix := range []string{ownership.NodeVRFPrefix, ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix} {
 		if strings.HasPrefix(name, prefix) {

@@ -17,13 +17,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Links are the links with names of ours, their addresses, and the members of our VRFs.
+// Links are the links with our names, their addresses, and the members of our VRFs.
 type Links struct {
 	kernel     *Kernel
 	lostRoutes backupFile[string, []lostRoute] // by interface
 }
 
-// Links returns the target for links. It saves routes that interfaces lose in a directory of ours below /run.
+// Links returns the target for links. It saves routes that interfaces lose in our directory below /run.
 func (k *Kernel) Links(dir string) Links {
 	return Links{k, backupFile[string, []lostRoute](filepath.Join(dir, "routes.json"))}
 }

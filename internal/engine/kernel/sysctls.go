@@ -41,14 +41,14 @@ type Sysctls struct {
 	desired     nodepath.Sysctls // observed too
 }
 
-// Sysctls returns the target for sysctls. It saves previous values in a directory of ours below /run.
+// Sysctls returns the target for sysctls. It saves previous values in our directory below /run.
 func (k *Kernel) Sysctls(dir string, wanted nodepath.Sysctls) Sysctls {
 	return Sysctls{k.sysctl, backupFile[nodepath.SysctlKey, string](filepath.Join(dir, "settings.json")), wanted}
 }
 
 // Scope describes which sysctls are ours.
 func (t Sysctls) Scope() string {
-	return "settings that " + string(t.savedValues) + " has the former values of"
+	return "sysctls whose previous values are in " + string(t.savedValues)
 }
 
 // FilterExisting returns the sysctls that the kernel has now: those of an interface exist only with it.

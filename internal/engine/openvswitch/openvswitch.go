@@ -1,4 +1,4 @@
-// Package openvswitch reads the state of Open vSwitch and ovn-controller on a node.
+// Package openvswitch is a reader for the state of Open vSwitch and ovn-controller on a node.
 //
 // It queries their control sockets, like ovs-appctl, with commands that change nothing.
 package openvswitch

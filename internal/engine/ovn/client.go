@@ -1,5 +1,5 @@
-// Package ovn reads and writes the OVN northbound database: a cache of the part we need, and the rows of one router as
-// a target.
+// Package ovn is the access to the OVN databases: a cache of the northbound database, and the rows of one router as a
+// target.
 package ovn
 
 import (

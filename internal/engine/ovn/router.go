@@ -235,8 +235,8 @@ func (s *session) switchPortByName(name string) *nb.LogicalSwitchPort {
 	return rowByName(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: name})
 }
 
-// rowByName returns the row with the name of a model, or nil. It looks up a single row by name only. With an additional
-// index of ours on the table, RowsByModels would go on and match rows without a shard.
+// rowByName returns the row with the name of a model, or nil. It looks up a single row by name only: if the table also
+// has our index, a lookup in all indexes would go on and match rows without a shard.
 func rowByName[T any](s *session, table string, like *T) *T {
 	_, m, err := s.tableCache.Table(table).RowByModel(like)
 	if err != nil || m == nil {
@@ -245,7 +245,7 @@ func rowByName[T any](s *session, table string, like *T) *T {
 	return m.(any).(*T)
 }
 
-// hasOwnMAC reports whether a MAC binding has a MAC address of ours.
+// hasOwnMAC reports whether a MAC binding has one of our MAC addresses.
 func hasOwnMAC(b record) bool {
 	return strings.HasPrefix(b.row.(*nb.StaticMACBinding).MAC, ownership.MACPrefix)
 }
@@ -263,7 +263,7 @@ func (s *session) macBindingRecords(port string, by state.Ref) (out []record) {
 
 // strayMACBindings returns the MAC bindings of a shard whose port or router was deleted by someone else. Only the name
 // of the port and our MAC prefix identify them. The function scans all bindings, so it is called only for routers
-// without a port of ours: while a project is created or deleted.
+// without one of our ports: while a project is created or deleted.
 func (s *session) strayMACBindings(shard string) (out []record) {
 	for _, m := range s.tableCache.Table(nb.StaticMACBindingTable).RowsShallow() {
 		b := m.(*nb.StaticMACBinding)

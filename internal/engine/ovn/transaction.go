@@ -32,7 +32,7 @@ type transaction struct {
 	newPorts      map[string]string   // our new ports, and their names in the transaction
 	// newRouterPorts and newChassisGroups map the names of new rows to their names in the transaction.
 	newRouterPorts, newChassisGroups map[string]string
-	foreignPorts                     map[string]bool  // ports of others with a name of ours
+	foreignPorts                     map[string]bool  // ports of others that have one of our names
 	missingMessages                  map[int]string   // by operation: the error if it fails
 	failedPortGroups                 map[string]error // groups that can't be created, by name; their ACLs fail too
 }

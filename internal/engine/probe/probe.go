@@ -1,4 +1,4 @@
-// Package probe finds out which hosts on a link have an address.
+// Package probe is a search for the hosts on a link that have an address.
 //
 // The requests leave no entries in neighbour tables. IPv4 uses ARP probes like a host that is about to take an address
 // (RFC 5227), IPv6 uses duplicate address detection (RFC 4862): without a source address. With one, OVN would store the

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Kinds of references that are not objects of ours.
+// Kinds of references that are not our objects.
 const (
 	RouterKind = "Router"
 	NodeKind   = "Node"

@@ -1,5 +1,5 @@
-// Package health determines the health of a node from samples: the clock is a parameter, and a lost sample does not yet
-// mean a dead node.
+// Package health is the health of a node, computed from samples: the clock is a parameter, and a lost sample does not
+// yet mean a dead node.
 package health
 
 import "time"

@@ -1,4 +1,4 @@
-// Package humanize formats lists, numbers and users' text for people.
+// Package humanize is the formatting of lists, numbers and users' text for people.
 package humanize
 
 import (

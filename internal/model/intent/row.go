@@ -225,7 +225,7 @@ func KeepForeignRows(changes []state.Change[RowKey, Row], _ state.Set[RowKey, Ro
 	})
 }
 
-// DeriveMAC returns a MAC address of ours that is derived from words. The same words give the same address.
+// DeriveMAC returns a MAC address with our prefix that is derived from words. The same words give the same address.
 func DeriveMAC(words ...string) string {
 	sum := hashText(strings.Join(words, "\x00"))
 	return fmt.Sprintf("%s%02x:%02x:%02x:%02x", ownership.MACPrefix, sum[0], sum[1], sum[2], sum[3])

@@ -86,7 +86,7 @@ type PriorityBand struct {
 }
 
 // Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100
-// and 31000 on a VPC of ours (30000 only on its default VPC).
+// and 31000 on our VPCs (30000 only on its default VPC).
 const (
 	DefaultEgress          = 1000 // pods → the default network's gateway
 	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's prefix
@@ -213,7 +213,7 @@ func VPCSubnetName(vpc string) string {
 // SubnetSuffix is the suffix of the name of a project's subnet, after the name of the VPC.
 const SubnetSuffix = "-default"
 
-// IsOwnRouterPort reports whether a router port has a name of ours. A port of a switch whose name begins like ours
+// IsOwnRouterPort reports whether a router port has one of our names. A port of a switch whose name begins like ours
 // would match too, and could not be created next to ours.
 func IsOwnRouterPort(router, name string) bool {
 	return name == OnLinkLoopbackPort(router) ||

@@ -1,4 +1,4 @@
-// Package status computes the status of each API object from verdicts, failures and observations.
+// Package status is the status of each API object, computed from verdicts, failures and observations.
 package status
 
 import (
@@ -309,7 +309,7 @@ func endpointsCondition(f intent.ServiceFacts) condition {
 	}
 	message := "no endpoint is ready, and connections are refused; look at the pods that the Service selects"
 	if f.Expires {
-		message += "; if it stays so, the Service is deleted, as its annotation asks for"
+		message += "; if no endpoint becomes ready, the Service is deleted, as its autodelete annotation requests"
 	}
 	return newCondition(intent.HasEndpoints, "", intent.Finding{Reason: intent.NoEndpoints, Message: message})
 }

@@ -1,4 +1,4 @@
-// Package nb has the part of the OVN northbound database that Sallyport uses, as models for libovsdb.
+// Package nb is the part of the OVN northbound database that Sallyport uses, as models for libovsdb.
 //
 // Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the server does
 // not send the others, and an update can't change them. libovsdb compares the models with the server's schema at each

@@ -1,4 +1,4 @@
-// Package sb has the tables of the OVN southbound database that we read: chassis, and the chassis of router ports.
+// Package sb is the part of the OVN southbound database that we read: chassis, and the chassis of router ports.
 package sb
 
 import (

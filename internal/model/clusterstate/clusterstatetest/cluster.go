@@ -1,4 +1,4 @@
-// Package clusterstatetest generates plausible clusters of any size, for tests and pictures.
+// Package clusterstatetest is a generator of plausible clusters of any size, for tests and pictures.
 package clusterstatetest
 
 import (
