@@ -174,7 +174,7 @@ func TestHostileTextIsVisible(t *testing.T) {
 				if strings.Contains(out, "u001b") {
 					seen++
 				}
-				if err != nil && strings.Contains(err.Error(), "it is no survey") {
+				if err != nil && strings.Contains(err.Error(), "not a survey") {
 					t.Fatal(err)
 				}
 			}

@@ -92,11 +92,11 @@ func TestTraceAsData(t *testing.T) {
 // Errors about wrong arguments say what to type.
 func TestTraceMistyped(t *testing.T) {
 	for args, says := range map[string]string{
-		"100.65.0.103:443":                           "give a client and an address with a port; or --from pod/NAME and an address",
+		"100.65.0.103:443":                           "want two arguments, CLIENT and ADDRESS:PORT",
 		"203.0.113.9 100.65.0.103":                   "write it as 100.65.0.103:443",
-		"--from pod/web-0 192.0.2.1:443":             "in which namespace is pod web-0? Give -n",
-		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from give one address",
-		"203.0.113.9 100.65.0.103:443 --live":        "it does not go with --survey",
+		"--from pod/web-0 192.0.2.1:443":             "add -n NAMESPACE",
+		"--from pod/web-0 -n acme-prod 1.2.3.4 5::6": "with --from, want one argument",
+		"203.0.113.9 100.65.0.103:443 --live":        "cannot be combined with --survey",
 	} {
 		if _, err := runTrace(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("trace %s: %v", args, err)

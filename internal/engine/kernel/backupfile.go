@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// backupFile is a file with what was there before us, by name. It is in a directory of ours below /run, and so lives as
-// long as what it tells of: until the machine starts again.
+// backupFile is a file with the state from before our changes, by name. It is in our directory below /run, so it
+// lives as long as the changes it describes: until the next boot.
 type backupFile[K ~string, V any] string
 
 func (n backupFile[K, V]) read() (map[K]V, error) {
@@ -28,7 +28,7 @@ func (n backupFile[K, V]) read() (map[K]V, error) {
 	return out, nil
 }
 
-// write writes everything down anew. Where there is nothing, there is no file.
+// write replaces the content. If there is none, it removes the file.
 func (n backupFile[K, V]) write(all map[K]V) error {
 	if len(all) == 0 {
 		if err := os.Remove(string(n)); !errors.Is(err, fs.ErrNotExist) {

@@ -16,16 +16,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
-// Interface is an interface of the node.
+// Interface is a network interface of the node.
 type Interface struct {
 	Name, MAC string
-	Up        bool // somebody has set it up
-	Carrier   bool // something is at the other end of its cable
+	Up        bool // administratively up
+	Carrier   bool // there is a link partner
 	MTU       int
 	Addresses []netip.Prefix
 }
 
-// ListInterfaces are those of the node, by name.
+// ListInterfaces returns the interfaces of the node, sorted by name.
 func (k *Kernel) ListInterfaces() (out []Interface, err error) {
 	links, err := k.listLinks()
 	if err != nil {
@@ -47,8 +47,8 @@ func (k *Kernel) ListInterfaces() (out []Interface, err error) {
 	return out, nil
 }
 
-// ReadSysctls are the settings that decide about forwarded packets, of the node as a whole and of some interfaces.
-// Those that the kernel does not have are left out.
+// ReadSysctls returns the sysctls that affect forwarded packets, of the node as a whole and of some interfaces. It
+// omits those that the kernel does not have.
 func (k *Kernel) ReadSysctls(interfaces []string) (map[string]string, error) {
 	names := []nodepath.SysctlKey{
 		"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.netfilter.nf_conntrack_count",
@@ -70,34 +70,35 @@ func (k *Kernel) ReadSysctls(interfaces []string) (map[string]string, error) {
 	return out, nil
 }
 
-// rpFilterKey is the setting by which the kernel drops what came in by an interface by which a reply would not leave.
+// rpFilterKey returns the sysctl of reverse path filtering: the kernel drops packets that came in through an interface
+// through which a reply would not leave.
 func rpFilterKey(name string) nodepath.SysctlKey {
 	return nodepath.SysctlKey("net.ipv4.conf." + strings.ReplaceAll(name, ".", "/") + ".rp_filter")
 }
 
-// RouteQuery is a packet whose way is asked for.
+// RouteQuery is a packet to look up a route for.
 type RouteQuery struct {
-	From      netip.Addr // the zero value: the node chooses
+	From      netip.Addr // zero: the node chooses
 	To        netip.Addr
-	Interface string // by which it came in; empty: the node sends it itself
+	Interface string // input interface; empty: the node sends the packet itself
 	Mark      uint32
 }
 
-// RouteResult is how a packet goes on.
+// RouteResult is the route of a packet.
 type RouteResult struct {
-	Interface string     // by which it leaves; lo: it stays on the node
-	NextHop   netip.Addr // the zero value: its destination itself
-	Source    netip.Addr // that the node would send it from
+	Interface string     // output interface; lo: local delivery
+	NextHop   netip.Addr // zero: the destination itself
+	Source    netip.Addr // source address that the node would use
 }
 
-// deadRouteTypes are the kinds of routes that lead nowhere. Of IPv6 they are found as others are.
+// deadRouteTypes are the types of routes that drop packets. For IPv6, the lookup returns them like other routes.
 var deadRouteTypes = map[int]error{
 	unix.RTN_UNREACHABLE: unix.EHOSTUNREACH,
 	unix.RTN_PROHIBIT:    unix.EACCES,
 	unix.RTN_BLACKHOLE:   unix.EINVAL,
 }
 
-// LookupRoute asks the kernel where it would send a packet. Why it would drop it is the error.
+// LookupRoute asks the kernel for the route of a packet. If the kernel would drop the packet, the error has the reason.
 func (k *Kernel) LookupRoute(p RouteQuery) (RouteResult, error) {
 	options := &netlink.RouteGetOptions{Iif: p.Interface, SrcAddr: p.From.AsSlice(), Mark: p.Mark}
 	routes, err := k.handle.RouteGetWithOptions(p.To.AsSlice(), options)
@@ -113,38 +114,39 @@ func (k *Kernel) LookupRoute(p RouteQuery) (RouteResult, error) {
 	}
 	link, err := k.handle.LinkByIndex(r.LinkIndex)
 	if err != nil {
-		return RouteResult{}, fmt.Errorf("find the interface by which it leaves: %w", err)
+		return RouteResult{}, fmt.Errorf("look up the output interface: %w", err)
 	}
 	via, _ := netip.AddrFromSlice(r.Gw)
 	source, _ := netip.AddrFromSlice(r.Src)
 	return RouteResult{Interface: link.Attrs().Name, NextHop: via.Unmap(), Source: cmp.Or(source.Unmap(), p.From)}, nil
 }
 
-// explainNoRoute says more of why the kernel has no way for a packet. For most reasons it has the same number, and
-// which number depends on the kernel.
+// explainNoRoute explains why the kernel has no route for a packet. The kernel returns the same error number for most
+// reasons, and the number depends on the kernel.
 func (k *Kernel) explainNoRoute(p RouteQuery, err error) error {
 	if !p.From.IsValid() {
 		return err
 	}
 	if p.Interface == "" {
 		if here, failed := k.hasAddress(p.From); failed == nil && !here {
-			return fmt.Errorf("%s is no address of this node: say by which interface the packet came in", p.From)
+			return fmt.Errorf("%s is not an address of this node; specify the interface on which the packet arrives",
+				p.From)
 		}
 		return err
 	}
 	if !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	all, _ := k.sysctl.read("net.ipv4.conf.all.rp_filter") // what can't be read does not filter
+	all, _ := k.sysctl.read("net.ipv4.conf.all.rp_filter") // unreadable means no filtering
 	own, _ := k.sysctl.read(rpFilterKey(p.Interface))
 	back, failed := k.LookupRoute(RouteQuery{To: p.From, Mark: p.Mark})
 	if strict := max(all, own); strict > "0" && (failed != nil || strict == "1" && back.Interface != p.Interface) {
 		return fmt.Errorf("the kernel drops it (rp_filter): a reply to %s would not leave by %s", p.From, p.Interface)
 	}
-	return fmt.Errorf("the kernel drops it: %s can't be the source of what comes in by %s", p.From, p.Interface)
+	return fmt.Errorf("the kernel drops it: %s is not a valid source address on %s", p.From, p.Interface)
 }
 
-// hasAddress says whether an address is one of the node's.
+// hasAddress reports whether the node has an address.
 func (k *Kernel) hasAddress(a netip.Addr) (bool, error) {
 	addresses, err := k.listAddresses()
 	for _, list := range addresses {

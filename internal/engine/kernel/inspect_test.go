@@ -47,7 +47,7 @@ func TestReadings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := k.ReadSysctls([]string{"eth1", "eth1.7"}) // the second is not there
+	got, err := k.ReadSysctls([]string{"eth1", "eth1.7"}) // the second does not exist
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestWay(t *testing.T) {
 		{RouteQuery{To: a("203.0.113.9"), From: a("10.0.0.5"), Interface: "eth2"}, "eth2 198.51.100.1 10.0.0.5"},
 		{
 			RouteQuery{To: a("203.0.113.9"), From: a("10.0.0.5")},
-			"10.0.0.5 is no address of this node: say by which interface the packet came in",
+			"10.0.0.5 is not an address of this node; specify the interface on which the packet arrives",
 		},
 		{
 			RouteQuery{To: a("192.0.2.7"), From: a("198.51.100.9"), Interface: "eth1"},
@@ -102,7 +102,7 @@ func TestWay(t *testing.T) {
 		{RouteQuery{To: a("198.51.100.7"), From: a("192.0.2.9"), Interface: "eth1"}, "eth2 invalid IP 192.0.2.9"},
 		{
 			RouteQuery{To: a("192.0.2.7"), From: a("127.0.0.1"), Interface: "eth2"},
-			"the kernel drops it: 127.0.0.1 can't be the source of what comes in by eth2",
+			"the kernel drops it: 127.0.0.1 is not a valid source address on eth2",
 		},
 		{RouteQuery{To: a("10.9.0.1")}, "no route to host"},
 		{RouteQuery{To: a("10.8.0.1")}, "permission denied"},

@@ -1,6 +1,6 @@
-// Package kernel is the kernel of a node: its links, rules, routes, nftables objects and settings, as targets.
+// Package kernel is the kernel of a node: its links, rules, routes, nftables objects and sysctls, as targets.
 //
-// Everything is of the network namespace in which it was opened.
+// Everything refers to the network namespace in which it was opened.
 package kernel
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// families are those that rules and routes have.
+// families are the address families of rules and routes.
 var families = []int{netlink.FAMILY_V4, netlink.FAMILY_V6}
 
 // Kernel is the kernel of one network namespace.
@@ -26,13 +26,13 @@ type Kernel struct {
 	sysctl sysctlDir
 }
 
-// Open is the kernel of the caller's network namespace, with its settings in SysctlRoot.
+// Open opens the kernel of the caller's network namespace, with the sysctls in SysctlRoot.
 func Open() (*Kernel, error) { return OpenAt(SysctlRoot) }
 
-// OpenAt is the kernel of the caller's network namespace, with its settings as files below a directory. Whose settings
-// the files are depends on the namespace of who opens them, not on where they are mounted.
+// OpenAt opens the kernel of the caller's network namespace, with the sysctls as files below a directory. The files
+// belong to the namespace of the process that opens them, wherever they are mounted.
 func OpenAt(root string) (*Kernel, error) {
-	// without a name it opens all, and some kernels lack those of IPsec
+	// Without a family, NewHandle opens all of them, and some kernels lack those of IPsec.
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink: %w", err)
@@ -43,7 +43,7 @@ func OpenAt(root string) (*Kernel, error) {
 // Close ends the connection to the kernel.
 func (k *Kernel) Close() { k.handle.Close() }
 
-// ReadNode is what decides about a NodePath.
+// ReadNode returns the state of the node that the meaning of a NodePath depends on.
 func (k *Kernel) ReadNode() (nodepath.Node, error) {
 	var out nodepath.Node
 	links, err := k.listLinks()
@@ -78,8 +78,8 @@ func (k *Kernel) ReadNode() (nodepath.Node, error) {
 	return out, nil
 }
 
-// listWithRetry asks for a list, and again where the kernel says that it has changed while it was read: pods come and
-// go all the time.
+// listWithRetry dumps a list, and retries if the kernel reports that it changed during the dump: pods are created and
+// deleted all the time.
 func listWithRetry[T any](what string, list func() ([]T, error)) (out []T, err error) {
 	for range 10 {
 		if out, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -96,8 +96,8 @@ func (k *Kernel) listLinks() ([]netlink.Link, error) {
 	return listWithRetry("links", k.handle.LinkList)
 }
 
-// listAddresses are those that others can use, by the number of their link. They are read all at once: asked for those
-// of one link, the kernel gives all of them, too.
+// listAddresses returns the addresses that other hosts can use, by link index. It reads all links at once: the kernel
+// returns all addresses even if asked for one link.
 func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
 	list, err := listWithRetry("addresses", func() ([]netlink.Addr, error) {
 		return k.handle.AddrList(nil, netlink.FAMILY_ALL)
@@ -114,7 +114,7 @@ func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
 	return out, nil
 }
 
-// isOwnLinkName says whether a link has a name of ours.
+// isOwnLinkName reports whether a link has one of our names.
 func isOwnLinkName(name string) bool {
 	for _, prefix := range []string{ownership.NodeVRFPrefix, ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix} {
 		if strings.HasPrefix(name, prefix) {
@@ -124,7 +124,7 @@ func isOwnLinkName(name string) bool {
 	return false
 }
 
-// prefixFromIPNet and ipNetFromPrefix are a prefix as netlink has it, and back.
+// prefixFromIPNet and ipNetFromPrefix convert prefixes from and to netlink's type.
 func prefixFromIPNet(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
@@ -147,7 +147,7 @@ func ipNetFromPrefix(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// isNotFound says whether something could not be taken away because it is not there.
+// isNotFound reports whether a deletion failed because the object does not exist.
 func isNotFound(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENODEV) ||
 		errors.Is(err, unix.EADDRNOTAVAIL) ||

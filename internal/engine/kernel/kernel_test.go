@@ -20,8 +20,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state/statetest"
 )
 
-// openTestKernel is the kernel of a network namespace of the test's own, with an interface eth1 that has 192.0.2.2/24
-// and 2001:db8::2/64. Its thread ends with the test.
+// openTestKernel opens the kernel of a new network namespace, with an interface eth1 that has 192.0.2.2/24 and
+// 2001:db8::2/64. The thread ends with the test.
 func openTestKernel(t *testing.T) *Kernel {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -59,7 +59,7 @@ var networkRef = nodepath.NetworkRef("net")
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// foreignState is what ip says without lines of ours.
+// foreignState returns a function with the output of ip without our lines.
 func foreignState(t *testing.T, mine string, commands ...string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		var out []string
@@ -76,7 +76,7 @@ func foreignState(t *testing.T, mine string, commands ...string) func(context.Co
 
 func TestRulesKeepTheContract(t *testing.T) {
 	k := openTestKernel(t)
-	runIP(t, "rule add pref 1120 from 10.0.0.9 lookup 77") // of our preference, and not of our protocol
+	runIP(t, "rule add pref 1120 from 10.0.0.9 lookup 77") // our preference, but not our protocol
 	runIP(t, "rule add pref 4000 from 10.0.0.9 lookup 77 protocol 91")
 	set := func(pairs ...any) nodepath.Rules {
 		out := nodepath.Rules{}
@@ -153,7 +153,7 @@ func TestNftKeepsTheContract(t *testing.T) {
 	}
 }
 
-// A rule that is taken out, and one that somebody adds to our chain, are noticed.
+// A removed rule, and a foreign rule in our chain, are detected.
 func TestNftSeesWhatOthersDo(t *testing.T) {
 	openTestKernel(t)
 	target, err := OpenNft()
@@ -235,7 +235,7 @@ func TestSettingsKeepTheContract(t *testing.T) {
 	}
 }
 
-// In a container the node's settings can only be written where somebody has mounted them.
+// In a container, the node's sysctls can be written only where they are mounted.
 func TestSettingsAreBelowTheRoot(t *testing.T) {
 	root := t.TempDir()
 	file := func(name, text string) string {
@@ -281,7 +281,7 @@ func TestSettingsAreBelowTheRoot(t *testing.T) {
 	}
 }
 
-// A value that does as well is left as it is.
+// A value with the same effect is not changed.
 func TestSettingThatDoesIsLeft(t *testing.T) {
 	k := openTestKernel(t)
 	const filter = "net.ipv4.conf.eth1.rp_filter"
@@ -357,7 +357,7 @@ func TestWatchTells(t *testing.T) {
 	}
 }
 
-// connectionSpec and node are a network with everything, and a node that has it.
+// connectionSpec returns a network with all features, for a node that has them.
 func connectionSpec() nodepath.Spec {
 	return nodepath.Spec{Networks: []nodepath.NetworkSpec{{
 		Name: "net", Number: 1, Interface: "eth1", Gateways: []string{"192.0.2.1", "2001:db8::1"}, Method: "Connection",

@@ -17,24 +17,25 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Links is the links with names of ours, their addresses, and what is in our VRFs.
+// Links are the links with our names, their addresses, and the members of our VRFs.
 type Links struct {
 	kernel     *Kernel
 	lostRoutes backupFile[string, []lostRoute] // by interface
 }
 
-// Links is a target. Routes that interfaces lose are written down in a directory of ours below /run.
+// Links returns the target for links. It saves routes that interfaces lose in our directory below /run.
 func (k *Kernel) Links(dir string) Links {
 	return Links{k, backupFile[string, []lostRoute](filepath.Join(dir, "routes.json"))}
 }
 
-// Scope says which links are ours.
+// Scope describes which links are ours.
 func (Links) Scope() string {
-	return fmt.Sprintf("links %s…, %s… and %s…, and what is in such a VRF", ownership.NodeVRFPrefix,
+	return fmt.Sprintf("links %s…, %s… and %s…, and the members of such a VRF", ownership.NodeVRFPrefix,
 		ownership.NodeVethPrefix, ownership.NodeVethPeerPrefix)
 }
 
-// Observe returns our links. An interface that has lost routes to a VRF and is in none now is still to be looked after.
+// Observe returns our links. They include interfaces that lost routes to a VRF and are in none now: the routes still
+// have to be restored.
 func (t Links) Observe(context.Context) (nodepath.Links, error) {
 	lost, err := t.lostRoutes.read()
 	if err != nil {
@@ -70,7 +71,7 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 				put(nodepath.LinkDevice, a.Name, nodepath.Link{VRF: int(l.Table)})
 			}
 		case *netlink.Veth:
-			if strings.HasPrefix(a.Name, ownership.NodeVethPrefix) { // the other end comes and goes with it
+			if strings.HasPrefix(a.Name, ownership.NodeVethPrefix) { // the other end is created and deleted with it
 				put(nodepath.LinkDevice, a.Name, nodepath.Link{Peer: names[a.ParentIndex]})
 			}
 			if has := addresses[a.Index]; len(has) > 0 && isOwnLinkName(a.Name) {
@@ -81,7 +82,7 @@ func (t Links) Observe(context.Context) (nodepath.Links, error) {
 	return out, nil
 }
 
-// joinPrefixes is addresses with spaces between.
+// joinPrefixes returns addresses separated by spaces.
 func joinPrefixes(list []netip.Prefix) string {
 	slices.SortFunc(list, netip.Prefix.Compare)
 	var out []string
@@ -91,7 +92,7 @@ func joinPrefixes(list []netip.Prefix) string {
 	return strings.Join(out, " ")
 }
 
-// Apply makes links, and takes them away.
+// Apply creates, updates and deletes links.
 func (t Links) Apply(_ context.Context, changes []state.Change[nodepath.LinkKey,
 	nodepath.Link],
 ) map[nodepath.LinkKey]error {
@@ -125,7 +126,7 @@ func (t Links) applyAspect(c state.Change[nodepath.LinkKey, nodepath.Link]) erro
 	}
 }
 
-// createLink makes a link; one that is another goes before.
+// createLink creates a link. It deletes an existing one of another type first.
 func (t Links) createLink(c state.Change[nodepath.LinkKey, nodepath.Link]) error {
 	if c.Before != nil && *c.Before != *c.After {
 		if err := t.removeAspect(c.Key); err != nil && !isNotFound(err) {
@@ -141,7 +142,8 @@ func (t Links) createLink(c state.Change[nodepath.LinkKey, nodepath.Link]) error
 	}
 	err := t.kernel.handle.LinkAdd(link)
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("this kernel can't make it (%w); load the module vrf, or choose another method", err)
+		return fmt.Errorf("this kernel does not support the link type (%w); load the kernel module vrf, or choose "+
+			"another method", err)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
@@ -162,7 +164,7 @@ func (t Links) setLinkUp(name string) error {
 	return t.kernel.handle.LinkSetUp(l)
 }
 
-// setMaster puts a link into a VRF of ours. The kernel takes it down and up for that, and routes by it go.
+// setMaster adds a link to one of our VRFs. The kernel sets the link down and up for that, and deletes its routes.
 func (t Links) setMaster(name, master string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {
@@ -174,13 +176,13 @@ func (t Links) setMaster(name, master string) error {
 	}
 	if l.Attrs().MasterIndex == 0 && !isOwnLinkName(name) {
 		if err := t.saveRoutes(l); err != nil {
-			return fmt.Errorf("write down its routes: %w", err)
+			return fmt.Errorf("save its routes: %w", err)
 		}
 	}
 	return t.kernel.handle.LinkSetMaster(l, m)
 }
 
-// clearMaster takes a link out of a VRF of ours, and puts back what it lost to that.
+// clearMaster removes a link from one of our VRFs and restores the routes it lost.
 func (t Links) clearMaster(name string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err == nil && l.Attrs().MasterIndex != 0 {
@@ -195,7 +197,7 @@ func (t Links) clearMaster(name string) error {
 	return t.restoreRoutes(name)
 }
 
-// setAddresses gives a link its addresses.
+// setAddresses sets the addresses of a link.
 func (t Links) setAddresses(name, addresses string) error {
 	l, err := t.kernel.handle.LinkByName(name)
 	if err != nil {

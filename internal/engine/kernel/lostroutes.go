@@ -12,30 +12,27 @@ import (
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
-// lostRoute is a route of somebody else that the kernel takes away when its interface is put into a VRF, in whatever
-// table.
+// lostRoute is a route of someone else that the kernel deletes, in any table, when its interface is added to a VRF.
 type lostRoute struct {
 	To       netip.Prefix
 	Via      netip.Addr `json:",omitzero"`
 	Source   netip.Addr `json:",omitzero"`
 	Table    int
 	Metric   int  `json:",omitzero"`
-	Protocol int  // who made it
+	Protocol int  // origin of the route
 	Scope    int  `json:",omitzero"`
-	Type     int  // unicast, or another
+	Type     int  // unicast or another
 	TOS      int  `json:",omitzero"`
 	MTU      int  `json:",omitzero"`
 	OnLink   bool `json:",omitzero"`
 }
 
-// isManualRoute says whether nobody would put such a route back. The kernel makes its own again, and so do routing
-// daemons.
+// isManualRoute reports whether nobody else would restore such a route. The kernel and routing daemons restore theirs.
 func isManualRoute(p netlink.RouteProtocol) bool {
 	return p == unix.RTPROT_BOOT || p == unix.RTPROT_STATIC || p == unix.RTPROT_DHCP
 }
 
-// saveRoutes writes down the routes that an interface is about to lose. What is written down already was lost before
-// and stays.
+// saveRoutes saves the routes that an interface is about to lose. Routes that were saved earlier are kept.
 func (t Links) saveRoutes(l netlink.Link) error {
 	all, err := t.lostRoutes.read()
 	if err != nil {
@@ -77,8 +74,8 @@ func newLostRoute(r netlink.Route, family int) lostRoute {
 	return out
 }
 
-// restoreRoutes puts the routes back that an interface lost. One may be reached by another, so it is tried as long as
-// some can be put back.
+// restoreRoutes restores the routes that an interface lost. One may depend on another, so it retries as long as it
+// makes progress.
 func (t Links) restoreRoutes(name string) error {
 	all, err := t.lostRoutes.read()
 	if err != nil || len(all[name]) == 0 {
@@ -95,20 +92,19 @@ func (t Links) restoreRoutes(name string) error {
 	if err != nil && !isNotFound(err) {
 		return err
 	}
-	if err != nil || len(all[name]) == 0 { // routes go with their interface for good
+	if err != nil || len(all[name]) == 0 { // if the interface is gone, so are its routes
 		delete(all, name)
 	}
 	return errors.Join(failure, t.lostRoutes.write(all))
 }
 
-// addRoutes adds routes, and returns those that could not be. Where somebody has made such a route in the meantime,
-// that one stays.
+// addRoutes adds routes and returns those that failed. If someone has created such a route in the meantime, it is kept.
 func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failure error) {
 	for _, r := range routes {
 		route := &netlink.Route{
 			LinkIndex: index, Dst: ipNetFromPrefix(r.To), Gw: r.Via.AsSlice(), Src: r.Source.AsSlice(), Table: r.Table,
 			Priority: r.Metric, Type: r.Type,
-			//nolint:gosec // as the kernel said it before
+			//nolint:gosec // value from the kernel
 			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU,
 			Family: netlink.FAMILY_V4,
 		}
@@ -120,7 +116,7 @@ func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failu
 		}
 		if err := t.kernel.handle.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
 			left = append(left, r)
-			failure = fmt.Errorf("put back the route %s that it had before: %w",
+			failure = fmt.Errorf("restore its previous route %s: %w",
 				nodepath.Route{Table: r.Table, To: r.To, Metric: r.Metric}.Key(), err)
 		}
 	}

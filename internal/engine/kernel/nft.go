@@ -19,10 +19,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Nft is our nftables table, whole.
+// Nft is our nftables table as a whole.
 type Nft struct{ table knftables.Interface }
 
-// OpenNft is our table, in the caller's network namespace. It runs the program nft.
+// OpenNft opens our table in the caller's network namespace. It runs the program nft.
 func OpenNft() (*Nft, error) {
 	table, err := knftables.New(knftables.InetFamily, ownership.NodeNFTTable)
 	if err != nil {
@@ -33,7 +33,7 @@ func OpenNft() (*Nft, error) {
 
 type nftChange = state.Change[nodepath.NftKey, nodepath.NftValue]
 
-// Scope is the table.
+// Scope describes the table.
 func (*Nft) Scope() string { return "nftables table inet " + ownership.NodeNFTTable }
 
 // Observe returns everything in the table.
@@ -42,8 +42,8 @@ func (t *Nft) Observe(ctx context.Context) (nodepath.Nft, error) {
 	return out, err
 }
 
-// nftListing is what nft says of a table. It comes from one run of the program: of several, each would read all
-// elements again.
+// nftListing is the output of nft for a table. It comes from a single run: each of several runs would read all elements
+// again.
 type nftListing struct {
 	Objects []struct {
 		Chain *struct{ Name string }
@@ -58,8 +58,8 @@ type nftListing struct {
 	} `json:"nftables"`
 }
 
-// listTable returns everything in the table, and the handles of rules. A rule that we can't have written is known by
-// its handle, and so is a second one of the same name.
+// listTable returns everything in the table, and the handles of rules. A rule that we can't have written is identified
+// by its handle, and so is a second one with the same name.
 func (t *Nft) listTable(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]int, error) {
 	out, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
 	//nolint:gosec // constants
@@ -103,15 +103,15 @@ func (t *Nft) listTable(ctx context.Context) (nodepath.Nft, map[nodepath.NftKey]
 	return out, handles, nil
 }
 
-// nftElement is one of a set, as nft's own language has it. Others may have written what we never do.
+// nftElement is an element of a set in nft's syntax. Others may have added elements of a form that we never write.
 type nftElement string
 
-// UnmarshalJSON reads an element.
+// UnmarshalJSON decodes an element.
 func (e *nftElement) UnmarshalJSON(text []byte) error {
 	if text[0] != '{' {
 		is := string(bytes.Trim(text, `"`)) // an address or a number: JSON has nothing in it to escape
 		if a, err := netip.ParseAddr(is); err == nil {
-			is = a.String() // nft writes ::102:304 with dots
+			is = a.String() // nft formats ::102:304 with dots
 		}
 		*e = nftElement(is)
 		return nil
@@ -138,7 +138,7 @@ func (e *nftElement) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Apply carries everything out in one transaction. The table goes with the last that is in it.
+// Apply makes all changes in one transaction. The table is deleted with its last object.
 func (t *Nft) Apply(ctx context.Context, changes []nftChange) map[nodepath.NftKey]error {
 	err := t.applyTransaction(ctx, changes)
 	if err == nil {
@@ -154,7 +154,7 @@ func (t *Nft) Apply(ctx context.Context, changes []nftChange) map[nodepath.NftKe
 func (t *Nft) applyTransaction(ctx context.Context, changes []nftChange) error {
 	have, handles := nodepath.Nft{}, map[nodepath.NftKey]int{}
 	if slices.ContainsFunc(changes, func(c nftChange) bool { return c.IsRemoval() || c.Key.Kind == nodepath.NftRule }) {
-		// All others can be added again.
+		// All other objects can be added again.
 		var err error
 		if have, handles, err = t.listTable(ctx); err != nil {
 			return err

@@ -13,13 +13,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Routes is the routes with our protocol, in any table.
+// Routes are the routes with our protocol, in any table.
 type Routes struct{ kernel *Kernel }
 
-// Routes is a target.
+// Routes returns the target for routes.
 func (k *Kernel) Routes() Routes { return Routes{k} }
 
-// Scope says which routes are ours.
+// Scope describes which routes are ours.
 func (Routes) Scope() string { return fmt.Sprintf("routes of protocol %d", ownership.NodeProtocol) }
 
 // Observe returns our routes.
@@ -53,7 +53,7 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 	return out, nil
 }
 
-// linkNames are those of links, by number.
+// linkNames returns the names of links by index.
 func (t Routes) linkNames() (map[int]string, error) {
 	links, err := t.kernel.listLinks()
 	if err != nil {
@@ -66,7 +66,7 @@ func (t Routes) linkNames() (map[int]string, error) {
 	return out, nil
 }
 
-// Apply writes routes.
+// Apply adds, replaces and deletes routes.
 func (t Routes) Apply(_ context.Context,
 	changes []state.Change[nodepath.RouteKey, nodepath.Route],
 ) map[nodepath.RouteKey]error {
@@ -97,7 +97,7 @@ func (t Routes) applyRoute(c state.Change[nodepath.RouteKey, nodepath.Route], nu
 	return t.kernel.handle.RouteReplace(r)
 }
 
-// buildNetlinkRoute is a route as netlink has it. The numbers of links are asked for once.
+// buildNetlinkRoute converts a route to netlink's type. It looks up each link index once.
 func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbers map[string]int) (*netlink.Route,
 	error,
 ) {

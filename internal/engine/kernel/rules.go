@@ -13,13 +13,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Rules is the policy routing rules with our protocol and our preferences.
+// Rules are the ip rules with our protocol and our preferences.
 type Rules struct{ kernel *Kernel }
 
-// Rules is a target.
+// Rules returns the target for ip rules.
 func (k *Kernel) Rules() Rules { return Rules{k} }
 
-// Scope says which rules are ours.
+// Scope describes which rules are ours.
 func (Rules) Scope() string {
 	return fmt.Sprintf("rules of protocol %d with preferences %d, %d and %d",
 		ownership.NodeProtocol, ownership.NodeRuleToCluster, ownership.NodeRuleMark, ownership.NodeRuleSource)
@@ -34,7 +34,7 @@ func (t Rules) Observe(context.Context) (nodepath.Rules, error) {
 	})
 }
 
-// forEachRule calls back for each rule of ours.
+// forEachRule calls do for each of our rules.
 func (t Rules) forEachRule(do func(nodepath.RuleKey, netlink.Rule) error) error {
 	for _, family := range families {
 		list, err := listWithRetry("rules", func() ([]netlink.Rule, error) { return t.kernel.handle.RuleList(family) })
@@ -83,7 +83,8 @@ func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
 	return r
 }
 
-// Apply writes rules. One that leads elsewhere is another rule to the kernel: it comes before the old one goes.
+// Apply adds and deletes rules. For the kernel, a rule with another action is a different rule: the new one is added
+// before the old one is deleted.
 func (t Rules) Apply(_ context.Context, changes []state.Change[nodepath.RuleKey,
 	nodepath.Rule],
 ) map[nodepath.RuleKey]error {

@@ -14,13 +14,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// SysctlRoot is where the kernel shows its settings as files. A container can only read them there.
+// SysctlRoot is the directory of the kernel's sysctls. In a container it is read-only.
 const SysctlRoot = "/proc/sys"
 
-// sysctlDir is a directory with the settings as files: SysctlRoot, or where the node's is mounted.
+// sysctlDir is a directory with sysctls as files: SysctlRoot, or the node's where it is mounted.
 type sysctlDir string
 
-// filePath is the file of a setting. A slash in its name stands for a dot.
+// filePath returns the file of a sysctl. A slash in the name stands for a dot.
 func (root sysctlDir) filePath(key nodepath.SysctlKey) string {
 	return filepath.Join(string(root), strings.NewReplacer(".", "/", "/", ".").Replace(string(key)))
 }
@@ -34,24 +34,24 @@ func (root sysctlDir) write(key nodepath.SysctlKey, text string) error {
 	return os.WriteFile(root.filePath(key), []byte(text), 0o600)
 }
 
-// Sysctls is the settings that we have changed. What was there before is written down.
+// Sysctls are the sysctls that we have changed. Their previous values are saved.
 type Sysctls struct {
 	sysctl      sysctlDir
 	savedValues backupFile[nodepath.SysctlKey, string]
-	desired     nodepath.Sysctls // they are looked at, too
+	desired     nodepath.Sysctls // observed too
 }
 
-// Sysctls is a target. The file is in a directory of ours below /run.
+// Sysctls returns the target for sysctls. It saves previous values in our directory below /run.
 func (k *Kernel) Sysctls(dir string, wanted nodepath.Sysctls) Sysctls {
 	return Sysctls{k.sysctl, backupFile[nodepath.SysctlKey, string](filepath.Join(dir, "settings.json")), wanted}
 }
 
-// Scope says which settings are ours.
+// Scope describes which sysctls are ours.
 func (t Sysctls) Scope() string {
-	return "settings that " + string(t.savedValues) + " has the former values of"
+	return "sysctls whose previous values are in " + string(t.savedValues)
 }
 
-// FilterExisting are the settings that the kernel has by now: those of an interface come with it.
+// FilterExisting returns the sysctls that the kernel has now: those of an interface exist only with it.
 func (t Sysctls) FilterExisting(all nodepath.Sysctls) nodepath.Sysctls {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(key nodepath.SysctlKey, _ state.Entry[nodepath.Sysctl]) bool {
@@ -61,7 +61,7 @@ func (t Sysctls) FilterExisting(all nodepath.Sysctls) nodepath.Sysctls {
 	return out
 }
 
-// Observe returns the settings that we have changed, and those that are wanted, as they are.
+// Observe returns the sysctls that we have changed, and those that are desired, with their current values.
 func (t Sysctls) Observe(context.Context) (nodepath.Sysctls, error) {
 	found, err := t.savedValues.read()
 	if err != nil {
@@ -87,14 +87,14 @@ func (t Sysctls) Observe(context.Context) (nodepath.Sysctls, error) {
 		if err := look(key); err != nil {
 			return nil, err
 		}
-		if _, there := out[key]; !there { // its interface has gone; the note goes as well
+		if _, there := out[key]; !there { // the interface is gone, so the saved value is dropped
 			out[key] = state.Entry[nodepath.Sysctl]{}
 		}
 	}
 	return out, nil
 }
 
-// Apply sets settings, and puts back what was there before.
+// Apply sets sysctls, and restores the previous values of those no longer desired.
 func (t Sysctls) Apply(_ context.Context,
 	changes []state.Change[nodepath.SysctlKey, nodepath.Sysctl],
 ) map[nodepath.SysctlKey]error {
@@ -127,11 +127,11 @@ func (t Sysctls) applySysctl(c state.Change[nodepath.SysctlKey, nodepath.Sysctl]
 	if _, noted := found[c.Key]; !noted {
 		is, err := t.sysctl.read(c.Key)
 		if err != nil {
-			return fmt.Errorf("%w; the kernel has no such setting", err)
+			return fmt.Errorf("%w; this kernel has no such sysctl", err)
 		}
 		found[c.Key] = is
 		if err := t.savedValues.write(found); err != nil {
-			return fmt.Errorf("write down what was there before: %w", err)
+			return fmt.Errorf("save the previous value: %w", err)
 		}
 	}
 	return t.sysctl.write(c.Key, c.After.Text)

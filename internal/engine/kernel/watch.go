@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftablesGroup is the group in which the kernel tells of changes of nftables.
+// nftablesGroup is the multicast group for nftables events.
 const nftablesGroup = 7
 
-// Watch calls back whenever something changes that could matter: links, addresses, routes, rules, settings of
-// interfaces, nftables. It does so until the context ends.
+// Watch calls changed after any relevant change: links, addresses, routes, rules, sysctls of interfaces, nftables. It
+// runs until the context ends.
 func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 	routing, err := nl.Subscribe(unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
@@ -28,7 +28,7 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 		return fmt.Errorf("watch nftables: %w", err)
 	}
 	for _, socket := range []*nl.NetlinkSocket{routing, filtering} {
-		if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil { // to see the end of the context
+		if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil { // to notice the end of the context
 			return fmt.Errorf("watch: %w", err)
 		}
 		go receiveEvents(ctx, socket, changed)
@@ -36,7 +36,7 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// receiveEvents calls back for whatever comes. Where too much came at once, something did.
+// receiveEvents calls changed for each event. If the buffer overflowed, something changed.
 func receiveEvents(ctx context.Context, socket *nl.NetlinkSocket, changed func()) {
 	defer socket.Close()
 	for ctx.Err() == nil {

@@ -1,8 +1,8 @@
-// Package mtls is TLS in which both sides show a certificate of one authority.
+// Package mtls is TLS in which both sides present a certificate of the same authority.
 //
-// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check that the authority
-// has signed, and nothing else, and so does Texts.ClientConfig. Where both programs are ours, each has a name (DNS SAN)
-// that the other one checks: a certificate of the same authority for something else is refused (Files.PeerName).
+// OVN's certificates name no host, neither those of ovs-pki nor Kube-OVN's. OVN's own programs check only that the
+// authority has signed the certificate, and so does PEM.ClientConfig. Between our own programs, each has a name (DNS
+// SAN) that the other one checks: a certificate of the same authority for another role is refused (Files.PeerName).
 package mtls
 
 import (
@@ -16,21 +16,20 @@ import (
 	"time"
 )
 
-// Files are who we are and whom we trust, in PEM.
+// Files are the certificate, its key and the authority, in PEM.
 type Files struct {
 	Cert, Key, CA string
-	// PeerName is a name that the certificate of the other side has to have; empty: any certificate of the authority
-	// will do.
+	// PeerName is the DNS name that the peer's certificate must have. Empty: any certificate of the authority.
 	PeerName string
 }
 
-// PEM are the contents of such files.
+// PEM has the contents of such files.
 type PEM struct{ Cert, Key, CA []byte }
 
-// IsConfigured says whether there are any.
+// IsConfigured reports whether any file is set.
 func (f Files) IsConfigured() bool { return f.Cert != "" || f.Key != "" || f.CA != "" }
 
-// ClientConfig is the side that connects. Files that change later are read again: the next connection has the new ones.
+// ClientConfig returns the configuration of the client side. Changed files are read again for the next connection.
 func (f Files) ClientConfig() (*tls.Config, error) {
 	k, err := f.newReloader()
 	if err != nil {
@@ -49,7 +48,7 @@ func (f Files) ClientConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// ServerConfig is the side that answers. Files that change later are read again: the next connection has the new ones.
+// ServerConfig returns the configuration of the server side. Changed files are read again for the next connection.
 func (f Files) ServerConfig() (*tls.Config, error) {
 	k, err := f.newReloader()
 	if err != nil {
@@ -57,7 +56,7 @@ func (f Files) ServerConfig() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		ClientAuth: tls.RequireAnyClientCert, // verified below, with the authority as it is then
+		ClientAuth: tls.RequireAnyClientCert, // verified below, with the current authority
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			return &k.currentMaterial().pair, nil
 		},
@@ -67,7 +66,7 @@ func (f Files) ServerConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// EarliestExpiry is when the first of the certificates in a file ends.
+// EarliestExpiry returns when the first of the certificates in a file expires.
 func EarliestExpiry(file string) (time.Time, error) {
 	var first time.Time
 	rest, err := os.ReadFile(file) //nolint:gosec // a file that the operator names
@@ -88,7 +87,7 @@ func EarliestExpiry(file string) (time.Time, error) {
 		}
 	}
 	if first.IsZero() {
-		return first, fmt.Errorf("%s has no certificate", file)
+		return first, fmt.Errorf("%s contains no certificate", file)
 	}
 	return first, nil
 }
@@ -106,7 +105,7 @@ func (f Files) ReadPEM() (out PEM, err error) {
 	return out, nil
 }
 
-// ClientConfig is the side that connects.
+// ClientConfig returns the configuration of the client side.
 func (t PEM) ClientConfig() (*tls.Config, error) {
 	m, err := t.parseMaterial()
 	if err != nil {
@@ -123,7 +122,7 @@ func (t PEM) ClientConfig() (*tls.Config, error) {
 	}, nil
 }
 
-// tlsMaterial is what was read from files.
+// tlsMaterial is the parsed content of the files.
 type tlsMaterial struct {
 	pair  tls.Certificate
 	roots *x509.CertPool
@@ -136,16 +135,16 @@ func (t PEM) parseMaterial() (out *tlsMaterial, err error) {
 	}
 	out.roots = x509.NewCertPool()
 	if !out.roots.AppendCertsFromPEM(t.CA) {
-		return nil, errors.New("the authority has no certificate")
+		return nil, errors.New("the file of the authority contains no certificate")
 	}
 	return out, nil
 }
 
-// verifyPeer checks that one of the roots stands behind a certificate, the first of the chain that was sent, and that
-// it has a name; empty: any.
+// verifyPeer checks that the first certificate of a chain is signed by one of the roots, and has a name. An empty name
+// matches any certificate.
 func verifyPeer(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtKeyUsage, name string) error {
 	if len(chain) == 0 {
-		return errors.New("the other side showed no certificate")
+		return errors.New("the peer presented no certificate")
 	}
 	between := x509.NewCertPool()
 	for _, c := range chain[1:] {
@@ -160,7 +159,7 @@ func verifyPeer(chain []*x509.Certificate, roots *x509.CertPool, usage x509.ExtK
 		return err
 	}
 	if name != "" && !slices.Contains(chain[0].DNSNames, name) {
-		return fmt.Errorf("the certificate of the other side is not for %s; issue one with that DNS name", name)
+		return fmt.Errorf("the peer's certificate is not for %s; issue one with that DNS name", name)
 	}
 	return nil
 }

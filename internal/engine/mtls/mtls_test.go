@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// writeCertFile is a file with certificates that end at the given times.
+// writeCertFile writes a file with certificates that expire at the given times.
 func writeCertFile(t *testing.T, ends ...time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// certReloader is what files say, read again when they have changed. Whoever connects costs three looks at the file
-// system and no more.
+// certReloader holds the content of the files, and reads them again when they have changed. A connection costs three
+// calls of stat, and no more.
 type certReloader struct {
 	files Files
 
 	mu        sync.Mutex
-	lastStamp fileStamp // the files when they were read the last time, also when they could not be used
+	lastStamp fileStamp // of the last read, even if the files were unusable
 	loaded    *tlsMaterial
 }
 
-// fileStamp tells one content of the files from the next.
+// fileStamp identifies a version of the files.
 type fileStamp [3]struct {
 	changed time.Time
 	size    int64
@@ -36,8 +36,8 @@ func (f Files) newReloader() (*certReloader, error) {
 	return &certReloader{files: f, lastStamp: seen, loaded: holds}, nil
 }
 
-// currentMaterial is what the files say. While they can't be used, such as between the writing of one and the other,
-// the last that could be is.
+// currentMaterial returns the content of the files. While they are unusable, for example between the writes of two
+// files, it returns the last usable content.
 func (k *certReloader) currentMaterial() *tlsMaterial {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,7 +58,7 @@ func (k *certReloader) currentMaterial() *tlsMaterial {
 
 func (f Files) statFiles() (out fileStamp) {
 	for i, name := range []string{f.Cert, f.Key, f.CA} {
-		info, err := os.Stat(name) // of what a link leads to: a mounted Secret is exchanged by one
+		info, err := os.Stat(name) // follows links: a mounted Secret is replaced by changing one
 		if err != nil {
 			continue
 		}

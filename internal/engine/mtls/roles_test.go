@@ -67,8 +67,7 @@ func (a *authority) signCert(template, parent *x509.Certificate, key, by *ecdsa.
 	return out
 }
 
-// issueFiles writes a certificate for a name, with its key and its authority, into a directory, as a mounted Secret has
-// them.
+// issueFiles writes a certificate for a name, with its key and its authority, to a directory, like a mounted Secret.
 func (a *authority) issueFiles(dir, name string, ends time.Time, usages ...x509.ExtKeyUsage) Files {
 	a.t.Helper()
 	key := a.newKey()
@@ -99,7 +98,7 @@ func (a *authority) issueFiles(dir, name string, ends time.Time, usages ...x509.
 
 var bothUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 
-// attemptHandshake connects two sides and returns why they do not talk, and when the server's certificate ends.
+// attemptHandshake connects two sides. It returns why they fail, and when the server's certificate expires.
 func attemptHandshake(t *testing.T, client, server *tls.Config) (ends time.Time, err error) {
 	t.Helper()
 	on, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -128,7 +127,7 @@ func attemptHandshake(t *testing.T, client, server *tls.Config) (ends time.Time,
 	return ends, errors.Join(err, <-answered)
 }
 
-// tlsConfigs are both sides of a connection, each of which wants the other to be somebody.
+// tlsConfigs returns both sides of a connection, each with the name it requires of the other.
 func tlsConfigs(t *testing.T, client, server Files, peerOfClient, peerOfServer string) (*tls.Config, *tls.Config) {
 	t.Helper()
 	client.PeerName, server.PeerName = peerOfClient, peerOfServer
@@ -143,8 +142,8 @@ func tlsConfigs(t *testing.T, client, server Files, peerOfClient, peerOfServer s
 	return c, s
 }
 
-// A certificate of the same authority for somebody else is refused on both sides: that of another agent, of OVN, or one
-// with no name at all.
+// A certificate of the same authority for another role is refused on both sides: that of another agent, of OVN, or one
+// without a name.
 func TestRolesAreChecked(t *testing.T) {
 	ours, other := newAuthority(t), newAuthority(t)
 	later := time.Now().Add(time.Hour)
@@ -156,7 +155,7 @@ func TestRolesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		what           string
 		client, server Files
-		refusal        string // empty: they talk
+		refusal        string // empty: the connection succeeds
 	}{
 		{"both are who they should be", controller, agent, ""},
 		{"an agent asks an agent", agent, agent, "not for controller"},
@@ -183,14 +182,14 @@ func TestRolesAreChecked(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.refusal)
 		}
 	}
-	client, server := tlsConfigs(t, nobody, nobody, "", "") // control: who asks for no name takes any
+	client, server := tlsConfigs(t, nobody, nobody, "", "") // control: no required name, any certificate
 	if _, err := attemptHandshake(t, client, server); err != nil {
 		t.Error(err)
 	}
 }
 
-// A certificate that was renewed is shown on the next connection, and another authority trusted, without a restart. One
-// that can't be read is not.
+// A renewed certificate is used for the next connection, and a new authority is trusted, without a restart. An
+// unreadable one is not used.
 func TestRenewedFilesAreRead(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	here, there := t.TempDir(), t.TempDir()

@@ -7,19 +7,19 @@ import (
 	"unique"
 )
 
-// Connection is a connection that the switch tracks in one zone.
+// Connection is a tracked connection of the switch in one zone.
 type Connection struct {
 	Protocol string // tcp, udp, sctp, icmp, icmpv6
 	Original Tuple
-	Reply    Tuple  // as replies are expected
+	Reply    Tuple  // expected replies
 	State    string // of TCP and SCTP
 	Zone     int
 }
 
-// Tuple is where packets come from and go to. Ports of ICMP are the number that echoes have.
+// Tuple has source and destination. For ICMP, the ports are the echo identifier.
 type Tuple struct{ From, To netip.AddrPort }
 
-// endpoints are the four of a connection.
+// endpoints returns the four endpoints of a connection.
 func (c Connection) endpoints() [4]netip.AddrPort {
 	return [4]netip.AddrPort{c.Original.From, c.Original.To, c.Reply.From, c.Reply.To}
 }
@@ -40,7 +40,7 @@ func parseConnection(line string) (Connection, bool) {
 		case "reply":
 			c.Reply, reply = parseTuple(value)
 		case "zone":
-			c.Zone = int(parseUint16(value)) // left out for zone 0
+			c.Zone = int(parseUint16(value)) // omitted for zone 0
 		case "protoinfo":
 			_, after, _ := strings.Cut(value, "state=")
 			text, _, _ := strings.Cut(after, ",")
@@ -50,10 +50,10 @@ func parseConnection(line string) (Connection, bool) {
 	return c, original && reply
 }
 
-// internString is the same word, and not a part of the line, which would be kept with it.
+// internString returns a copy of a word that does not keep the whole line in memory.
 func internString(word string) string { return unique.Make(word).Value() }
 
-// splitFields are what is between commas that are not within parentheses.
+// splitFields splits at commas outside parentheses.
 func splitFields(text string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		depth, begin := 0, 0
@@ -83,7 +83,7 @@ func parseTuple(text string) (Tuple, bool) {
 		name, value, _ := strings.Cut(field, "=")
 		switch name {
 		case "src":
-			from = parseAddress(value) // what is none is no connection
+			from = parseAddress(value) // invalid addresses make the connection invalid
 		case "dst":
 			to = parseAddress(value)
 		case "sport":
@@ -97,7 +97,7 @@ func parseTuple(text string) (Tuple, bool) {
 	return Tuple{netip.AddrPortFrom(from, fromPort), netip.AddrPortFrom(to, toPort)}, from.IsValid() && to.IsValid()
 }
 
-// parseAddress reads an address. Connections have none that is only valid on one interface.
+// parseAddress parses an address. Tracked connections have no link-local zones.
 func parseAddress(text string) netip.Addr {
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
@@ -106,7 +106,7 @@ func parseAddress(text string) netip.Addr {
 	return a
 }
 
-// parseUint16 reads a port, the number of echoes or that of a zone.
+// parseUint16 parses a port, an echo identifier or a zone number.
 func parseUint16(text string) uint16 {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// runAppctl gives a program an order and returns its answer.
+// runAppctl sends a command to a program and returns the reply.
 func runAppctl(ctx context.Context, dir, program, command string, args ...string) (string, error) {
 	var out []string
 	err := streamAppctl(ctx, dir, func(line []byte) {
@@ -25,7 +25,7 @@ func runAppctl(ctx context.Context, dir, program, command string, args ...string
 	return strings.Join(out, "\n"), err
 }
 
-// streamAppctl gives a program an order, and calls back for each line of its answer. The order is program, command,
+// streamAppctl sends a command to a program, and calls line for each line of the reply. The order is program, command,
 // arguments.
 func streamAppctl(ctx context.Context, dir string, line func([]byte), order ...string) error {
 	conn, err := dialControlSocket(ctx, dir, order[0])
@@ -39,15 +39,15 @@ func streamAppctl(ctx context.Context, dir string, line func([]byte), order ...s
 	return readReply(bufio.NewReaderSize(conn, 64<<10), line)
 }
 
-// sendRequest asks for something by JSON-RPC.
+// sendRequest sends a JSON-RPC request.
 func sendRequest(conn net.Conn, method string, params any) error {
 	return json.NewEncoder(conn).Encode(map[string]any{"method": method, "params": params, "id": 0})
 }
 
-// dialControlSocket connects to the control socket of a program. A program that was killed leaves its socket behind, so
-// there may be several, of which the newest that answers is the right one.
+// dialControlSocket connects to the control socket of a program. A killed program leaves its socket behind, so there
+// may be several. The newest one that accepts a connection is used.
 func dialControlSocket(ctx context.Context, dir, program string) (net.Conn, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, program+".*ctl")) // NAME.PID.ctl, or NAME.ctl
+	paths, err := filepath.Glob(filepath.Join(dir, program+".*ctl")) // NAME.PID.ctl or NAME.ctl
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func dialControlSocket(ctx context.Context, dir, program string) (net.Conn, erro
 		return info.ModTime()
 	}
 	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(made(b).Compare(made(a)), strings.Compare(a, b)) })
-	err = fmt.Errorf("no socket of %s in %s; is it running on this node?", program, dir)
+	err = fmt.Errorf("no socket of %s in %s; check that it is running on this node", program, dir)
 	for _, path := range paths {
 		conn, why := dialUnixSocket(ctx, path)
 		if why == nil {
@@ -70,7 +70,7 @@ func dialControlSocket(ctx context.Context, dir, program string) (net.Conn, erro
 	return nil, err
 }
 
-// dialUnixSocket connects to a socket until the context ends.
+// dialUnixSocket connects to a socket. The deadline of the context applies to the connection.
 func dialUnixSocket(ctx context.Context, path string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	if err != nil {
@@ -82,8 +82,8 @@ func dialUnixSocket(ctx context.Context, path string) (net.Conn, error) {
 	return conn, err
 }
 
-// readReply reads an answer: one JSON object, whose result is a text of lines. encoding/json would hold all of it,
-// several times.
+// readReply reads a reply: one JSON object whose result is a text of lines. encoding/json would hold several copies of
+// it in memory.
 func readReply(in *bufio.Reader, line func([]byte)) error {
 	r := replyReader{in: in}
 	problem := ""
@@ -102,7 +102,7 @@ func readReply(in *bufio.Reader, line func([]byte)) error {
 		}
 	}
 	if r.err != nil {
-		return fmt.Errorf("read its answer: %w", r.err)
+		return fmt.Errorf("read the reply: %w", r.err)
 	}
 	if problem != "" {
 		return errors.New(strings.TrimSpace(problem))
@@ -110,7 +110,7 @@ func readReply(in *bufio.Reader, line func([]byte)) error {
 	return nil
 }
 
-// replyReader reads JSON, as far as programs of Open vSwitch write it. After an error it reads nothing.
+// replyReader parses the subset of JSON that Open vSwitch writes. After an error it reads nothing.
 type replyReader struct {
 	in  *bufio.Reader
 	err error
@@ -125,7 +125,7 @@ func (r *replyReader) readByte() byte {
 	return c
 }
 
-// nextNonSpace is the next byte that is not white.
+// nextNonSpace returns the next byte that is not white space.
 func (r *replyReader) nextNonSpace() byte {
 	for {
 		if c := r.readByte(); !bytes.ContainsRune([]byte(" \t\r\n"), rune(c)) {
@@ -144,18 +144,18 @@ func (r *replyReader) peekNonSpace() byte {
 
 func (r *replyReader) expectByte(w byte) {
 	if c := r.nextNonSpace(); r.err == nil && c != w {
-		r.err = fmt.Errorf("%q instead of %q", c, w)
+		r.err = fmt.Errorf("got %q, want %q", c, w)
 	}
 }
 
-// skipValue leaves out a value that is no text.
+// skipValue skips a value that is not a string.
 func (r *replyReader) skipValue() {
 	for c := r.peekNonSpace(); r.err == nil && c != ',' && c != '}'; c = r.peekNonSpace() {
 		r.readByte()
 	}
 }
 
-// readString is a whole text.
+// readString returns a string.
 func (r *replyReader) readString() string {
 	r.expectByte('"')
 	var out []byte
@@ -165,7 +165,7 @@ func (r *replyReader) readString() string {
 	return string(out)
 }
 
-// streamLines calls back for each line of a text.
+// streamLines calls line for each line of a string.
 func (r *replyReader) streamLines(line func([]byte)) {
 	r.expectByte('"')
 	var out []byte
@@ -182,8 +182,8 @@ func (r *replyReader) streamLines(line func([]byte)) {
 	}
 }
 
-// readStringByte is the next byte of a text, until it ends. What is told has no other escapes than those of white space
-// and quotes.
+// readStringByte returns the next byte of a string until it ends. Replies have no other escapes than those of white
+// space and quotes.
 func (r *replyReader) readStringByte() (byte, bool) {
 	switch c := r.readByte(); {
 	case r.err != nil || c == '"':

@@ -10,28 +10,28 @@ import (
 	"strings"
 )
 
-// Configuration is what the switch was told to be.
+// Configuration is the configuration of the switch.
 type Configuration struct {
 	Chassis string // its name in OVN
 	Bridges []Bridge
-	// PodInterfaces are the interfaces that are ports of OVN's logical switches.
+	// PodInterfaces are the interfaces that are bound to OVN's logical ports.
 	PodInterfaces map[string]bool
 }
 
-// Bridge is one that leads to a provider network.
+// Bridge is a bridge to a provider network.
 type Bridge struct {
 	Name, Network string
 	Interfaces    []string // of the node
 	Problem       string
 }
 
-// database is the name of the switch's, and of the table with its one row.
+// database is the name of the database, and of the table with its single row.
 const database = "Open_vSwitch"
 
-// row is a row as OVSDB writes it, by column.
+// row is a row in OVSDB's encoding, by column.
 type row map[string]json.RawMessage
 
-// readConfiguration reads the switch's database.
+// readConfiguration reads the database of the switch.
 func (n Node) readConfiguration(ctx context.Context) (out Configuration, err error) {
 	tables, err := n.selectTables(ctx, [][]string{
 		{database, "external_ids"},
@@ -43,7 +43,7 @@ func (n Node) readConfiguration(ctx context.Context) (out Configuration, err err
 		return out, err
 	}
 	if len(tables[0]) == 0 {
-		return out, errors.New("it is empty; was the node set up?")
+		return out, errors.New("the database is empty; check that the node is set up")
 	}
 	told := tables[0][0].mapValue("external_ids")
 	out.Chassis, out.PodInterfaces = told["system-id"], map[string]bool{}
@@ -73,8 +73,8 @@ func (n Node) readConfiguration(ctx context.Context) (out Configuration, err err
 	return out, nil
 }
 
-// collectInterfaces finds the interfaces of a bridge that are the node's own: neither the bridge itself, nor patches to
-// other bridges.
+// collectInterfaces finds the interfaces of a bridge that belong to the node: neither the bridge itself nor patch
+// ports.
 func (b *Bridge) collectInterfaces(bridge row, ports, interfaces map[string]row) {
 	var problems []string
 	for _, p := range bridge.stringValues("ports") {
@@ -94,7 +94,7 @@ func (b *Bridge) collectInterfaces(bridge row, ports, interfaces map[string]row)
 	b.Problem = strings.Join(problems, "; ")
 }
 
-// selectTables reads columns of tables, in one transaction. Each is given as its name and those of its columns.
+// selectTables reads tables in one transaction. Each is given as its name followed by its columns.
 func (n Node) selectTables(ctx context.Context, wanted [][]string) (out [][]row, err error) {
 	conn, err := dialUnixSocket(ctx, filepath.Join(n.SwitchDir, "db.sock"))
 	if err != nil {
@@ -119,12 +119,12 @@ func (n Node) selectTables(ctx context.Context, wanted [][]string) (out [][]row,
 	}
 	for _, r := range answer.Result {
 		if r.Error != "" {
-			return nil, fmt.Errorf("it says: %s", r.Error)
+			return nil, fmt.Errorf("ovsdb-server: %s", r.Error)
 		}
 		out = append(out, r.Rows)
 	}
 	if len(out) != len(wanted) {
-		return nil, fmt.Errorf("it answered %d of %d questions", len(out), len(wanted))
+		return nil, fmt.Errorf("got %d of %d results", len(out), len(wanted))
 	}
 	return out, nil
 }
@@ -137,7 +137,7 @@ func indexByUUID(rows []row) map[string]row {
 	return out
 }
 
-// stringValue is a column's only value; empty: it has none.
+// stringValue returns the single value of a column, or an empty string.
 func (r row) stringValue(column string) string {
 	if all := r.stringValues(column); len(all) > 0 {
 		return all[0]
@@ -145,8 +145,8 @@ func (r row) stringValue(column string) string {
 	return ""
 }
 
-// stringValues are a column's values. OVSDB writes one value as itself, a reference as ["uuid", "…"], and several as
-// ["set", […]].
+// stringValues returns the values of a column. OVSDB encodes one value as itself, a reference as ["uuid", "…"], and
+// several as ["set", […]].
 func (r row) stringValues(column string) []string {
 	list := []json.RawMessage{r[column]}
 	var tagged []json.RawMessage
@@ -164,7 +164,7 @@ func (r row) stringValues(column string) []string {
 	return out
 }
 
-// parseAtom is a text, or the text of a reference.
+// parseAtom returns a string, or the string of a reference.
 func parseAtom(v json.RawMessage) (string, bool) {
 	var text string
 	if json.Unmarshal(v, &text) == nil {
@@ -175,7 +175,7 @@ func parseAtom(v json.RawMessage) (string, bool) {
 	return pair[1], err == nil
 }
 
-// mapValue is a column that is a map: ["map", [["key", "value"], …]].
+// mapValue returns a map column: ["map", [["key", "value"], …]].
 func (r row) mapValue(column string) map[string]string {
 	out := map[string]string{}
 	var tagged []json.RawMessage

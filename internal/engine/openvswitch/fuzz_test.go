@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzReply: any bytes are an answer or an error, and what is passed on is no more than what came. A text comes out as it went in, but for
-// control characters.
+// FuzzReply: any bytes are a reply or an error, and the output is not longer than the input. Text is unchanged, except
+// for control characters.
 func FuzzReply(f *testing.F) {
 	for _, text := range []string{
 		`{"id":0,"result":"tcp,orig=(src=10.0.0.1)\nudp","error":null}`, `{"id":0,"result":null,"error":"\"x\" is not a valid command\n"}`,
@@ -39,14 +39,15 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// readReplyLines is what readReply passes on, a line each.
+// readReplyLines returns the output of readReply, one line each.
 func readReplyLines(data []byte) string {
 	var out []string
 	_ = readReply(bufio.NewReader(bytes.NewReader(data)), func(line []byte) { out = append(out, string(line)) })
 	return strings.Join(out, "\n")
 }
 
-// replaceControlChars is a text with what readReply replaces: control characters, and what encoding/json escapes besides them.
+// replaceControlChars replaces what readReply replaces: control characters, and what encoding/json escapes besides
+// them.
 func replaceControlChars(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && !strings.ContainsRune("\n\t\r", r) || r == '\u2028' || r == '\u2029' {
@@ -56,7 +57,7 @@ func replaceControlChars(text string) string {
 	}, text)
 }
 
-// FuzzConnection: any line is a connection or none. What is one is the same when it is written and read again.
+// FuzzConnection: any line is a connection or not. A connection is the same when it is written and parsed again.
 func FuzzConnection(f *testing.F) {
 	for _, line := range []string{
 		"tcp,orig=(src=10.1.0.2,dst=10.1.0.3,sport=1024,dport=80),reply=(src=10.1.0.3,dst=10.1.0.2,sport=80,dport=1024),zone=5,protoinfo=(state=ESTABLISHED)",
@@ -90,7 +91,7 @@ func FuzzConnection(f *testing.F) {
 	})
 }
 
-// FuzzRow: whatever JSON a column has, reading it gives values that were in it.
+// FuzzRow: whatever JSON a column has, reading it returns values that were in it.
 func FuzzRow(f *testing.F) {
 	for _, column := range []string{
 		`"br-int"`, `["uuid","1-2-3"]`, `["set",[]]`, `["set",["a",["uuid","b"]]]`, `["map",[["system-id","node1"]]]`, `[]`, `null`, `["set"]`, `[[]]`, `{}`, `7`,
@@ -110,7 +111,7 @@ func FuzzRow(f *testing.F) {
 			for key, value := range r.mapValue(name) {
 				size += len(key) + len(value)
 			}
-			if size > 12*len(r[name]) { // each at most three times; a byte that is no UTF-8 becomes three
+			if size > 12*len(r[name]) { // each at most three times; an invalid byte becomes three
 				t.Errorf("%s became %d bytes", data, size)
 			}
 		}

@@ -1,6 +1,6 @@
-// Package openvswitch is what the Open vSwitch and the ovn-controller of a node say of themselves.
+// Package openvswitch is a reader for the state of Open vSwitch and ovn-controller on a node.
 //
-// They are asked on their control sockets, as ovs-appctl does, and only for what changes nothing.
+// It queries their control sockets, like ovs-appctl, with commands that change nothing.
 package openvswitch
 
 import (
@@ -11,28 +11,27 @@ import (
 	"strings"
 )
 
-// The programs that are asked.
+// The programs.
 const (
 	vswitchd   = "ovs-vswitchd"
 	controller = "ovn-controller"
 )
 
-// Node is the two programs of a node, by the directories in which they have their sockets: /run/openvswitch and
-// /run/ovn, mostly.
+// Node is the two programs of a node, by the directories of their sockets: usually /run/openvswitch and /run/ovn.
 type Node struct{ SwitchDir, ControllerDir string }
 
-// State is how they are doing.
+// State is the state of both programs.
 type State struct {
 	Version      string // of Open vSwitch
-	SBConnection string // its connection to the southbound database: connected, or what ovn-controller says instead
-	// Tracked is how many connections there are, of at most MaxTracked. 0: the datapath does not say.
+	SBConnection string // connection to the southbound database: connected, or what ovn-controller reports instead
+	// Tracked is the number of tracked connections, MaxTracked their limit. 0: the datapath does not report it.
 	Tracked, MaxTracked int
 	Configuration
 }
 
 var versionPattern = regexp.MustCompile(`[0-9]+\.[0-9]+\S*`)
 
-// ReadState asks both. What could not be asked is among the errors, and the rest is there.
+// ReadState queries both programs. It returns an error for each failed query, and the results of the others.
 func (n Node) ReadState(ctx context.Context) (out State, failed []error) {
 	fails := func(what string, err error) {
 		if err != nil {
@@ -40,7 +39,7 @@ func (n Node) ReadState(ctx context.Context) (out State, failed []error) {
 		}
 	}
 	text, err := runAppctl(ctx, n.SwitchDir, vswitchd, "version")
-	fails("ask for the version of Open vSwitch", err)
+	fails("query the version of Open vSwitch", err)
 	out.Version = versionPattern.FindString(text)
 	if err == nil {
 		out.Configuration, err = n.readConfiguration(ctx)
@@ -49,13 +48,13 @@ func (n Node) ReadState(ctx context.Context) (out State, failed []error) {
 	}
 	if n.ControllerDir != "" {
 		out.SBConnection, err = runAppctl(ctx, n.ControllerDir, controller, "connection-status")
-		fails("ask ovn-controller for its connection", err)
+		fails("query the connection of ovn-controller", err)
 	}
 	return out, failed
 }
 
-// countConnections counts the connections of all datapaths. That of the kernel has no limit of its own, and says so by
-// an error.
+// countConnections counts the connections of all datapaths. The kernel datapath has no limit of its own and returns an
+// error for it.
 func (n Node) countConnections(ctx context.Context) (are, most int) {
 	paths, err := n.listDatapaths(ctx)
 	if err != nil {
@@ -66,7 +65,7 @@ func (n Node) countConnections(ctx context.Context) (are, most int) {
 		if err != nil {
 			return 0
 		}
-		out, _ := strconv.Atoi(text) // no number: it does not say
+		out, _ := strconv.Atoi(text) // not a number: not reported
 		return out
 	}
 	for _, p := range paths {
@@ -76,7 +75,7 @@ func (n Node) countConnections(ctx context.Context) (are, most int) {
 	return are, most
 }
 
-// listDatapaths are those that the switch has, such as system@ovs-system or netdev@ovs-netdev.
+// listDatapaths returns the datapaths of the switch, such as system@ovs-system or netdev@ovs-netdev.
 func (n Node) listDatapaths(ctx context.Context) (out []string, err error) {
 	err = streamAppctl(ctx, n.SwitchDir, func(line []byte) {
 		out = append(out, string(line))
@@ -84,7 +83,7 @@ func (n Node) listDatapaths(ctx context.Context) (out []string, err error) {
 	return out, err
 }
 
-// DumpConntrack calls back for each connection that the switch tracks. None of them is kept: there may be a million.
+// DumpConntrack calls each for every tracked connection. It keeps none of them: there may be a million.
 func (n Node) DumpConntrack(ctx context.Context, each func(Connection)) error {
 	paths, err := n.listDatapaths(ctx)
 	if err != nil {
@@ -102,7 +101,7 @@ func (n Node) DumpConntrack(ctx context.Context, each func(Connection)) error {
 	return nil
 }
 
-// ConntrackZones are the names of what ovn-controller tracks connections for, by the number of the zone.
+// ConntrackZones returns the names of ovn-controller's conntrack zones by number.
 func (n Node) ConntrackZones(ctx context.Context) (map[int]string, error) {
 	out := map[int]string{}
 	err := streamAppctl(ctx, n.ControllerDir, func(line []byte) {
@@ -112,7 +111,7 @@ func (n Node) ConntrackZones(ctx context.Context) (map[int]string, error) {
 		}
 	}, controller, "ct-zone-list")
 	if err != nil {
-		return nil, fmt.Errorf("ask ovn-controller for the names of zones: %w", err)
+		return nil, fmt.Errorf("query the conntrack zones of ovn-controller: %w", err)
 	}
 	return out, nil
 }

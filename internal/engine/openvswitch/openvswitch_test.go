@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// serveProgram answers on a socket what it is asked, by method. What it is not told it refuses as programs of Open
-// vSwitch do.
+// serveProgram answers requests on a socket, by method. It refuses unknown methods like Open vSwitch does.
 func serveProgram(t *testing.T, path string, answers map[string]string) {
 	t.Helper()
 	on, err := net.Listen("unix", path)
@@ -110,7 +109,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// What does not run is told, and the other is asked.
+// If one program is not running, its error is returned and the other is still queried.
 func TestStateOfHalfANode(t *testing.T) {
 	dir := t.TempDir()
 	serveProgram(t, filepath.Join(dir, "ovn-controller.5.ctl"), map[string]string{"connection-status": "connected"})
@@ -121,7 +120,7 @@ func TestStateOfHalfANode(t *testing.T) {
 	}
 }
 
-// A program that was killed leaves its socket behind, and one that hangs does not hold us up.
+// The sockets of killed programs, and programs that hang, do not block the query.
 func TestSocketsOfTheDead(t *testing.T) {
 	dir := t.TempDir()
 	serveProgram(t, filepath.Join(dir, "ovs-vswitchd.1.ctl"), map[string]string{"version": "3.5.0"})
@@ -162,9 +161,9 @@ func TestReplies(t *testing.T) {
 		`{"result":"\u0007x\ty","error":null}`:                "?x\ty",
 		`{"result":"","error":null}`:                          "",
 		`{"result":null,"error":"no\n"}`:                      "error: no",
-		`{"result":"a\nb`:                                     "a|error: read its answer: EOF",
-		`nonsense`:                                            "error: read its answer: 'o' instead of '\"'",
-		``:                                                    "error: read its answer: EOF",
+		`{"result":"a\nb`:                                     "a|error: read the reply: EOF",
+		`nonsense`:                                            "error: read the reply: got 'o', want '\"'",
+		``:                                                    "error: read the reply: EOF",
 	} {
 		var got []string
 		if err := readReply(bufio.NewReader(strings.NewReader(text)), func(line []byte) {
@@ -215,7 +214,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// writeConnections writes so many connections that leave with one address, as a switch would.
+// writeConnections writes n connections with the same source address, in the format of the switch.
 func writeConnections(w io.Writer, n int) {
 	fmt.Fprint(w, `{"id":0,"result":"`)
 	for i := range n {
@@ -225,7 +224,7 @@ func writeConnections(w io.Writer, n int) {
 	fmt.Fprint(w, `","error":null}`)
 }
 
-// A hundred thousand connections need little memory, and are counted.
+// A hundred thousand connections are counted with little memory.
 func TestManyConnections(t *testing.T) {
 	in, out := io.Pipe()
 	go func() { b := bufio.NewWriter(out); writeConnections(b, 100_000); _ = b.Flush(); _ = out.Close() }()

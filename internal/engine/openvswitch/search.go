@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// MaxMatches is how many connections a question finds.
+// MaxMatches limits the connections returned for a filter.
 const MaxMatches = 64
 
-// ConnectionFilter is about connections between a client and a server, in either direction and before or after
-// translation.
+// ConnectionFilter selects connections between a client and a server, in either direction, before or after NAT.
 type ConnectionFilter struct {
 	Client netip.Addr
-	Server netip.Addr // the zero value: any
+	Server netip.Addr // zero: any
 	Port   uint16     // of the server; 0: any
 }
 
@@ -22,22 +21,22 @@ type ConnectionFilter struct {
 type Usage struct {
 	Address     netip.Addr
 	Connections int
-	// Protocol and To are the destination to which the most ports of the address are in use, and Ports is how many.
+	// Protocol and To are the destination with the most ports of the address in use, and Ports is their number.
 	Protocol string
 	To       netip.AddrPort
 	Ports    int
 }
 
-// Search looks for what is asked among connections that it is shown, one after the other. It keeps only what it finds.
+// Search collects the matches in a stream of connections. It keeps only those.
 type Search struct {
 	filters   []ConnectionFilter
-	matches   []map[Connection]bool // by question
-	truncated []bool                // there were too many
+	matches   []map[Connection]bool // by filter
+	truncated []bool                // there were more than MaxMatches
 	usage     map[netip.Addr]*addressUsage
 	addresses []netip.Addr
 }
 
-// addressUsage is the connections of an address.
+// addressUsage counts the connections of an address.
 type addressUsage struct {
 	seen  map[Connection]bool // without state and zone: a connection may be tracked in several
 	ports map[destination]int
@@ -48,7 +47,7 @@ type destination struct {
 	to       netip.AddrPort
 }
 
-// NewSearch is a search for the answers to questions, and for how addresses are used.
+// NewSearch returns a search for filters, and for the usage of addresses.
 func NewSearch(questions []ConnectionFilter, addresses []netip.Addr) *Search {
 	s := &Search{
 		filters: questions, matches: make([]map[Connection]bool, len(questions)),
@@ -64,10 +63,10 @@ func NewSearch(questions []ConnectionFilter, addresses []netip.Addr) *Search {
 	return s
 }
 
-// IsEmpty says whether nothing is asked.
+// IsEmpty reports whether there is nothing to search for.
 func (s *Search) IsEmpty() bool { return len(s.filters) == 0 && len(s.addresses) == 0 }
 
-// AddConnection looks at a connection.
+// AddConnection checks a connection.
 func (s *Search) AddConnection(c Connection) {
 	for i, q := range s.filters {
 		if !q.matchesConnection(c) {
@@ -87,7 +86,7 @@ func (s *Search) AddConnection(c Connection) {
 	}
 }
 
-// countConnection counts a connection once. One that leaves with the address takes one of its ports.
+// countConnection counts a connection once. An outgoing connection uses one port of the address.
 func (u *addressUsage) countConnection(c Connection, leaves bool) {
 	if u.seen[c] {
 		return
@@ -98,19 +97,19 @@ func (u *addressUsage) countConnection(c Connection, leaves bool) {
 	}
 }
 
-// matchesConnection says whether a connection is between a client and a server.
+// matchesConnection reports whether a connection is between the client and the server.
 func (q ConnectionFilter) matchesConnection(c Connection) bool {
 	ends := c.endpoints()
 	return slices.ContainsFunc(ends[:], func(e netip.AddrPort) bool { return e.Addr() == q.Client }) &&
 		(!q.Server.IsValid() && q.Port == 0 || slices.ContainsFunc(ends[:], q.matchesServer))
 }
 
-// matchesServer says whether an end of a connection is the server's.
+// matchesServer reports whether an endpoint is the server.
 func (q ConnectionFilter) matchesServer(end netip.AddrPort) bool {
 	return (!q.Server.IsValid() || end.Addr() == q.Server) && (q.Port == 0 || end.Port() == q.Port)
 }
 
-// Matches are the connections that somebody asked about, and the questions that have more answers.
+// Matches returns the connections found, and the filters with more matches.
 func (s *Search) Matches() (out []Connection, more []ConnectionFilter) {
 	all := map[Connection]bool{}
 	for i, q := range s.filters {
@@ -133,7 +132,7 @@ func (s *Search) Matches() (out []Connection, more []ConnectionFilter) {
 
 func (t Tuple) compare(o Tuple) int { return cmp.Or(t.From.Compare(o.From), t.To.Compare(o.To)) }
 
-// Usage is how the addresses are used, in their order.
+// Usage returns the usage of the addresses, in their order.
 func (s *Search) Usage() (out []Usage) {
 	for _, a := range s.addresses {
 		u := Usage{Address: a, Connections: len(s.usage[a].seen)}

@@ -8,14 +8,14 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 )
 
-// northdVersionOption is the option in which ovn-northd says what it is: 24.09.2-20.37.0-77.4.
+// northdVersionOption is the option with the version of ovn-northd, for example 24.09.2-20.37.0-77.4.
 const northdVersionOption = "northd_internal_version"
 
-// firstNorthdWithLabels is the first ovn-northd that writes the label of an ACL which passes: year and month.
+// firstNorthdWithLabels is the first ovn-northd that applies the label of an ACL that allows, as year and month.
 var firstNorthdWithLabels = [2]int{24, 9}
 
-// MissingCapabilities is what the engine lacks for replies to find back by their connection; empty: nothing, or nobody
-// is connected to it.
+// MissingCapabilities returns what the engine lacks for the connection-based return path. Empty: nothing, or not
+// connected.
 func (c *Client) MissingCapabilities() string {
 	s := c.current.Load()
 	if s == nil {
@@ -24,7 +24,7 @@ func (c *Client) MissingCapabilities() string {
 	return s.missingCapabilities
 }
 
-// findMissingCapabilities says what the engine lacks for legs.
+// findMissingCapabilities returns what the engine lacks for return ports.
 func (s *session) findMissingCapabilities() string {
 	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
 		if version := m.(*nb.Global).Options[northdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
@@ -35,7 +35,7 @@ func (s *session) findMissingCapabilities() string {
 	return ""
 }
 
-// isOlderVersion says whether a version is older than another. One that can't be read is not.
+// isOlderVersion reports whether a version is older than another. Unreadable versions are not.
 func isOlderVersion(version string, than [2]int) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {

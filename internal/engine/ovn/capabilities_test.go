@@ -2,7 +2,7 @@ package ovn
 
 import "testing"
 
-// Versions as ovn-northd writes them: year and month decide.
+// Versions as written by ovn-northd: year and month decide.
 func TestOlder(t *testing.T) {
 	for version, want := range map[string]bool{
 		"24.03.2-20.33.0-74.0": true, "23.09.0-20.29.0-70.0": true, "22.12.3-20.27.0-68.2": true,

@@ -13,15 +13,15 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// Router ports that one chassis holds, and what is translated there.
+// Router ports that are bound to one chassis, and the NAT there.
 
-// firstChassisPriority is the priority of the chassis that holds a port, when it is there. Each next one has one less.
+// firstChassisPriority is the priority of the preferred chassis. Each next one has one less.
 const firstChassisPriority = 1000
 
-// foreignGroupName is the name of a chassis group that is not ours.
+// foreignGroupName stands for a chassis group that is not ours.
 const foreignGroupName = "?"
 
-// haChassisGroupName is the name of the chassis that hold a port; empty: it is on every chassis.
+// haChassisGroupName returns the name of the group that a port is bound to. Empty: the port is distributed.
 func (s *session) haChassisGroupName(uuid *string) string {
 	if uuid == nil {
 		return ""
@@ -32,7 +32,8 @@ func (s *session) haChassisGroupName(uuid *string) string {
 	return foreignGroupName
 }
 
-// haChassisGroups are the chassis groups of a shard. They are not whole while a chassis is not in the copy yet.
+// haChassisGroups returns the chassis groups of a shard. The result is not whole while a member is not in the cache
+// yet.
 func (s *session) haChassisGroups(marked map[string]string) (out []*nb.ChassisGroup, values []intent.HAChassisGroup,
 	whole bool,
 ) {
@@ -51,7 +52,7 @@ func (s *session) haChassisGroups(marked map[string]string) (out []*nb.ChassisGr
 	return out, values, true
 }
 
-// haChassisMembers are the chassis of a group, the first first.
+// haChassisMembers returns the members of a group, highest priority first.
 func (s *session) haChassisMembers(g *nb.ChassisGroup) (out []*nb.GroupChassis, whole bool) {
 	for _, uuid := range g.Chassis {
 		m, there := rowByUUID[nb.GroupChassis](s, nb.GroupChassisTable, uuid)
@@ -66,8 +67,8 @@ func (s *session) haChassisMembers(g *nb.ChassisGroup) (out []*nb.GroupChassis, 
 	return out, true
 }
 
-// ensureHAChassis are the members that holders are to have. One that is there gets its place; one that is not comes
-// with this transaction; and one that is in the group no more ceases to exist.
+// ensureHAChassis returns the members that a group should have. It updates the priority of existing members and creates
+// missing ones. ovsdb-server deletes members that are no longer in the group.
 func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]string, have model.Model) (out []string,
 	err error,
 ) {
@@ -102,7 +103,7 @@ func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]st
 	return out, nil
 }
 
-// haChassisGroupUUID is the chassis group of a name, which may come with this transaction.
+// haChassisGroupUUID returns the chassis group with a name. It may be new in this transaction.
 func (t *transaction) haChassisGroupUUID(name string) (*string, error) {
 	if name == "" {
 		return nil, nil
@@ -113,18 +114,18 @@ func (t *transaction) haChassisGroupUUID(name string) (*string, error) {
 	if g := rowByName(t.session, nb.ChassisGroupTable, &nb.ChassisGroup{Name: name}); g != nil {
 		return &g.UUID, nil
 	}
-	return nil, fmt.Errorf("there is no chassis group %s", name)
+	return nil, fmt.Errorf("chassis group %s does not exist", name)
 }
 
-// findRemainingPort is a router port that a chassis group holds and that stays; empty: none. Such a group can't go, and
-// all of the transaction would fail with it.
+// findRemainingPort returns a router port that is bound to a chassis group and not removed by this transaction, or an
+// empty string. Such a group can't be deleted: the whole transaction would fail.
 func (t *transaction) findRemainingPort(group string) string {
 	return t.session.findPortOfGroup(group, func(uuid string, _ *nb.LogicalRouterPort) bool {
 		return !slices.Contains(t.removed.Ports, uuid)
 	})
 }
 
-// findPortOfGroup is a router port of some kind that a chassis group holds; empty: none.
+// findPortOfGroup returns a router port that is bound to a chassis group and matches, or an empty string.
 func (s *session) findPortOfGroup(group string, matches func(uuid string, p *nb.LogicalRouterPort) bool) string {
 	for uuid, m := range s.tableCache.Table(nb.LogicalRouterPortTable).RowsShallow() {
 		if p := m.(*nb.LogicalRouterPort); p.Group != nil && *p.Group == group && matches(uuid, p) {
@@ -134,7 +135,7 @@ func (s *session) findPortOfGroup(group string, matches func(uuid string, p *nb.
 	return ""
 }
 
-// IsGroupShared says whether a chassis group of a router holds a port of another one, too.
+// IsGroupShared reports whether a port of another router is bound to a chassis group as well.
 func (c *Client) IsGroupShared(router, group string) bool {
 	s := c.current.Load()
 	if s == nil {

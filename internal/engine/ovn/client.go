@@ -1,4 +1,5 @@
-// Package ovn is the OVN northbound database: a copy of what we need of it, and the rows of one router as a target.
+// Package ovn is the access to the OVN databases: a cache of the northbound database, and the rows of one router as a
+// target.
 package ovn
 
 import (
@@ -12,21 +13,21 @@ import (
 	"time"
 )
 
-// ErrNotConnected is returned while no server that leads the database can be reached. The reason is in the log.
+// ErrNotConnected is returned while the leader of the database can't be reached. The log has the reason.
 var ErrNotConnected = errors.New("not connected to the OVN northbound database")
 
-// How long we wait before we try all endpoints again, at first and at most.
+// How long to pause before all endpoints are tried again: initial and maximum.
 const (
 	initialBackoff = 100 * time.Millisecond
 	maxBackoff     = 5 * time.Second
 )
 
-// Client is a connection to whichever server leads the northbound database, with a copy of the part that concerns us.
-// When the connection ends, it makes another.
+// Client is a connection to the leader of the northbound database, with a cache of the part we need. It reconnects when
+// the connection ends.
 type Client struct {
 	config  Config
 	log     *slog.Logger
-	current atomic.Pointer[session] // nil while there is none
+	current atomic.Pointer[session] // nil while not connected
 	writes  atomic.Int64
 
 	watchersMu sync.RWMutex
@@ -36,8 +37,7 @@ type Client struct {
 	ended chan struct{}
 }
 
-// Dial connects and reads the database once. It tries again until the context is done; a wrong configuration fails at
-// once.
+// Dial connects and reads the database once. It retries until the context is done. A wrong configuration fails at once.
 func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error) {
 	if _, err := config.loadTLSConfig(); err != nil {
 		return nil, err
@@ -54,28 +54,29 @@ func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error)
 	return c, nil
 }
 
-// Close ends the connection for good.
+// Close ends the connection. The client does not reconnect.
 func (c *Client) Close() {
 	c.stop()
 	<-c.ended
 }
 
-// IsConnected says whether there is a connection now.
+// IsConnected reports whether the client is connected.
 func (c *Client) IsConnected() bool { return c.current.Load() != nil }
 
-// WriteCount counts the transactions that were carried out: a steady state has none.
+// WriteCount returns the number of committed transactions. It does not grow in a steady state.
 func (c *Client) WriteCount() int64 { return c.writes.Load() }
 
-// WatchRouters calls back with the name of a router whenever it, or a row that belongs to it, has changed; and after a
-// connection was lost with every router's, because anything may have happened meanwhile, and with none, because the
-// engine may be another one. The callback must not block.
+// WatchRouters calls changed with the name of a router when the router or a row that belongs to it changes. After a
+// reconnect, it calls changed for every router, because any of them may have changed, and with an empty name, because
+// the engine may have been replaced. The callback must not block.
 func (c *Client) WatchRouters(changed func(router string)) {
 	c.watchersMu.Lock()
 	defer c.watchersMu.Unlock()
 	c.watchers = append(c.watchers, changed)
 }
 
-// RouterPortNames names the ports of a router, whoever made them; nil when the router, or the database, is not there.
+// RouterPortNames returns the names of all ports of a router, including those of others. It returns nil if there is no
+// connection or no such router.
 func (c *Client) RouterPortNames(router string) []string {
 	s := c.current.Load()
 	if s == nil {
@@ -84,7 +85,7 @@ func (c *Client) RouterPortNames(router string) []string {
 	return s.routerPortNames(router)
 }
 
-// maintainSession replaces a session that has ended by the next, until the client is closed.
+// maintainSession replaces a session that has ended with a new one, until the client is closed.
 func (c *Client) maintainSession(ctx context.Context, s *session) {
 	defer close(c.ended)
 	for {
@@ -97,7 +98,7 @@ func (c *Client) maintainSession(ctx context.Context, s *session) {
 			s.terminate(ErrNotConnected)
 			return
 		}
-		c.log.Warn("left the OVN northbound database", "server", s.endpoint, "reason", s.endReason)
+		c.log.Warn("disconnected from the OVN northbound database", "server", s.endpoint, "reason", s.endReason)
 		next, err := c.connectWithBackoff(ctx)
 		if err != nil {
 			return
@@ -107,11 +108,11 @@ func (c *Client) maintainSession(ctx context.Context, s *session) {
 	}
 }
 
-// activateSession makes a session the current one. Routers that were there before or are there now may have changed in
-// between.
+// activateSession makes a session the current one. It notifies about every router of the new and the previous session,
+// because any of them may have changed in between.
 func (c *Client) activateSession(s, before *session) {
 	c.current.Store(s)
-	c.log.Info("joined the OVN northbound database", "server", s.endpoint)
+	c.log.Info("connected to the OVN northbound database", "server", s.endpoint)
 	names := append(s.routerNames(), "")
 	if before != nil {
 		names = append(names, before.routerNames()...)
@@ -122,8 +123,8 @@ func (c *Client) activateSession(s, before *session) {
 	}
 }
 
-// notifyWatchers passes a change on. What happens before a session is the current one is not told, because nobody could
-// look at it.
+// notifyWatchers passes a change on. It ignores changes before the session is the current one, because nobody could
+// read them.
 func (c *Client) notifyWatchers(s *session, router string) {
 	if c.current.Load() != s {
 		return
@@ -135,18 +136,18 @@ func (c *Client) notifyWatchers(s *session, router string) {
 	}
 }
 
-// connectWithBackoff tries the endpoints in turn, with growing pauses, until one of them leads the database or the
+// connectWithBackoff tries the endpoints in order, with growing pauses, until one of them leads the database or the
 // context is done.
 func (c *Client) connectWithBackoff(ctx context.Context) (*session, error) {
-	var said string
+	var logged string
 	for pause := initialBackoff; ; pause = min(2*pause, maxBackoff) {
 		s, err := c.connectOnce(ctx)
 		if err == nil {
 			return s, nil
 		}
-		if text := err.Error(); text != said && ctx.Err() == nil {
-			c.log.Warn("the OVN northbound database can't be reached", "error", err)
-			said = text
+		if text := err.Error(); text != logged && ctx.Err() == nil {
+			c.log.Warn("can't connect to the OVN northbound database", "error", err)
+			logged = text
 		}
 		select {
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// writeCertificates writes the certificate of an authority, and of a server and client that it has signed and that
+// writeCertificates writes the certificate of an authority, and one for a server and client that it has signed and that
 // names no host.
 func writeCertificates(t *testing.T, name string) Config {
 	t.Helper()
@@ -61,7 +61,7 @@ func writePEM(t *testing.T, path, kind string, raw []byte) string {
 	return path
 }
 
-// A server is who it says when the database's authority has signed its certificate, whatever host that names.
+// A server is trusted if the database's authority has signed its certificate, whatever host the certificate names.
 func TestServerMustBeSigned(t *testing.T) {
 	good, bad := writeCertificates(t, "one"), writeCertificates(t, "two")
 	pair, err := tls.LoadX509KeyPair(good.CertFile, good.KeyFile)
@@ -111,7 +111,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		says   string
 	}{
 		"nothing":        {Config{}, "no endpoint"},
-		"no certificate": {Config{Endpoints: ssl}, "give --nb-cert"},
+		"no certificate": {Config{Endpoints: ssl}, "set --nb-cert"},
 		"no file":        {Config{Endpoints: ssl, CertFile: "missing"}, "read the certificate"},
 		"no authority": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: "missing"},
@@ -119,7 +119,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 		},
 		"empty": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: empty},
-			"has no certificate",
+			"contains no certificate",
 		},
 		"nobody there": {
 			Config{Endpoints: ssl, CertFile: good.CertFile, KeyFile: good.KeyFile, CAFile: good.CAFile},

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// newTestSession is a session with a copy of a database that has these rows, and no connection.
+// newTestSession returns a session with a cache of these rows and without a connection.
 func newTestSession(t *testing.T, rows ...model.Model) *session {
 	t.Helper()
 	described, err := nb.DatabaseModel()
@@ -93,7 +93,8 @@ func TestRouterIsReadWithWhatIsOursOnly(t *testing.T) {
 	}
 }
 
-// libovsdb takes a transaction in row by row; a router whose set names a row that is not there yet is not read.
+// libovsdb applies a transaction row by row. A router whose set refers to a row that is not in the cache yet is not
+// read.
 func TestRouterIsReadWhole(t *testing.T) {
 	s := newTestSession(t, &nb.LogicalRouter{UUID: "r1", Name: "acme", NAT: []string{"n1"}})
 	if _, whole := s.readRouter("acme"); whole {
@@ -117,7 +118,7 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 	s := newTestSession(t,
 		&nb.LogicalRouter{UUID: "r1", Name: "acme", NAT: []string{"n1", "n2", "n3", "n4"}},
 		newNATRow("n1", "198.51.100.1", ownIDs()), newNATRow("n2", "198.51.100.1", nil), // ours has the lower UUID
-		newNATRow("n3", "198.51.100.3", nil), newNATRow("n4", "198.51.100.3", nil), // Kube-OVN's own business
+		newNATRow("n3", "198.51.100.3", nil), newNATRow("n4", "198.51.100.3", nil), // duplicates of Kube-OVN
 	)
 	r, whole := s.readRouter("acme")
 	want := []string{
@@ -137,15 +138,16 @@ func TestOfTwoRowsOursGoes(t *testing.T) {
 	}
 }
 
-// A MAC binding outlives its port and its router. It is found by its name and address when the port is gone.
+// A MAC binding outlives its port and its router. It is found by its port's name and its MAC address when the port is
+// gone.
 func TestStrayBindingsAreFound(t *testing.T) {
 	bindings := []model.Model{
 		&nb.StaticMACBinding{UUID: "b1", LogicalPort: "acme-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},
-		// not of ours
+		// not ours
 		&nb.StaticMACBinding{UUID: "b2", LogicalPort: "acme-onlink", IP: "10.0.0.1", MAC: "0a:00:00:00:00:01"},
 		// of another project
 		&nb.StaticMACBinding{UUID: "b3", LogicalPort: "other-onlink", IP: "169.254.90.2", MAC: intent.DeriveMAC("x")},
-		// of another, which is alive
+		// of another project whose port exists
 		&nb.StaticMACBinding{
 			UUID:        "b4",
 			LogicalPort: "acme-two-onlink",
@@ -166,7 +168,7 @@ func TestStrayBindingsAreFound(t *testing.T) {
 	}
 }
 
-// Every change of a row is told with the name of the router that the row belongs to.
+// Every change of a row is reported with the name of the router that the row belongs to.
 func TestChangesAreToldByRouter(t *testing.T) {
 	port := &nb.LogicalRouterPort{UUID: "p1", Name: "acme-onl"}
 	s := newTestSession(t, port)
@@ -206,7 +208,7 @@ func TestChangesAreToldByRouter(t *testing.T) {
 	}
 }
 
-// libovsdb hands out copies, so what is read can be changed without changing the copy of the database.
+// libovsdb returns copies, so rows can be changed without changing the cache.
 func TestModelsCopyThemselves(t *testing.T) {
 	text := "x"
 	for _, m := range []interface {

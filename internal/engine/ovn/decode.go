@@ -11,10 +11,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// A column that somebody has put something strange into becomes a zero value: it differs from whatever is wanted, and
-// so is repaired. A row whose key can't be read is not one of ours.
+// A column with an unexpected value decodes to a zero value. That differs from every wanted value, so the row is
+// repaired. A row whose key can't be parsed is not ours.
 
-const routeTableOption = "route_table" // of a router port's options
+const routeTableOption = "route_table" // option of a router port
 
 func decodeRouterPort(p *nb.LogicalRouterPort) intent.LogicalRouterPort {
 	out := intent.LogicalRouterPort{Name: p.Name, MAC: p.MAC, RouteTable: p.Options[routeTableOption]}
@@ -29,13 +29,13 @@ func decodeRouterPort(p *nb.LogicalRouterPort) intent.LogicalRouterPort {
 
 func decodeMACBinding(b *nb.StaticMACBinding) (intent.StaticMACBinding, bool) {
 	out := intent.StaticMACBinding{Port: b.LogicalPort, Address: parseAddr(b.IP)}
-	if b.OverrideDynamicMAC { // without it, what was learned wins
+	if b.OverrideDynamicMAC { // otherwise learned bindings take precedence
 		out.MAC = b.MAC
 	}
 	return out, out.Address.IsValid()
 }
 
-// decodeNAT reads a translation; port is the name of the port that it is for, empty where it is for none.
+// decodeNAT decodes a NAT. port is the name of its gateway port, empty if it has none.
 func decodeNAT(n *nb.NAT, port string) (intent.Row, bool) {
 	switch n.Type {
 	case natTypeDNATAndSNAT:
@@ -67,11 +67,11 @@ func decodeRouterPolicy(router string, p *nb.LogicalRouterPolicy) (intent.Logica
 }
 
 func parseAddr(text string) netip.Addr {
-	a, _ := netip.ParseAddr(text) // zero when it is none
+	a, _ := netip.ParseAddr(text) // zero if invalid
 	return a
 }
 
-// parsePrefix reads a prefix; an address alone is the prefix of that address.
+// parsePrefix parses a prefix or a single address.
 func parsePrefix(text string) netip.Prefix {
 	if a := parseAddr(text); a.IsValid() {
 		return netip.PrefixFrom(a, a.BitLen())
@@ -80,10 +80,10 @@ func parsePrefix(text string) netip.Prefix {
 	return p
 }
 
-// unknownOrigin is who asked for a row that does not say it any more, and is ours all the same.
+// unknownOrigin is the origin of rows that are ours but no longer name their owner.
 var unknownOrigin = state.Ref{Kind: "row without", Name: ownership.RowOwnerKey}
 
-// rowOrigin is who asked for a row of a shard; zero for a row that is not ours.
+// rowOrigin returns the owner of a row of a shard, or zero if the row is not ours.
 func rowOrigin(externalIDs map[string]string, shard string) state.Ref {
 	if externalIDs[ownership.RowShardKey] != shard {
 		return state.Ref{}

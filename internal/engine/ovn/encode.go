@@ -13,22 +13,22 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Words of the northbound database.
+// Values in the northbound database.
 const (
 	natTypeDNATAndSNAT = "dnat_and_snat"
 	natTypeSNAT        = "snat"
 	policyReroute      = "reroute"
-	kubeOVNVendor      = "kube-ovn" // the vendor of its rows
+	kubeOVNVendor      = "kube-ovn" // vendor of Kube-OVN's rows
 )
 
-// rowDraft is a row as it is to be written.
+// rowDraft is an encoded row.
 type rowDraft struct {
 	row         model.Model
-	fields      []any // what of it states the value; the rest is the row's name, or whose it is
-	externalIDs any   // its external_ids; nil where the table has none
+	fields      []any // columns with the value; the others are the key and the owner
+	externalIDs any   // the external_ids; nil if the table has none
 }
 
-// encodeRow writes a row. have is the row that it is to become, nil for a new one.
+// encodeRow encodes a row. have is the existing row to update, nil for a new row.
 func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Model) (rowDraft, error) {
 	switch r := row.(type) {
 	case intent.LogicalRouterPort:
@@ -51,7 +51,7 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 		}
 		return rowDraft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
 	case intent.DNATAndSNAT:
-		// Kube-OVN writes the option, and no external_ids, for a floating IP that is translated on a gateway.
+		// For a floating IP that is translated on a gateway, Kube-OVN sets this option and no external_ids.
 		n := &nb.NAT{
 			UUID: uuid, Type: natTypeDNATAndSNAT, ExternalIP: r.External.String(), LogicalIP: r.Logical.String(),
 			Options: map[string]string{"stateless": "false"}, ExternalIDs: ids,
@@ -102,7 +102,7 @@ func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]st
 		p.Peer = &r.Peer
 	}
 	if before, ok := have.(*nb.LogicalRouterPort); ok {
-		maps.Copy(p.Options, before.Options) // others than ours stay
+		maps.Copy(p.Options, before.Options) // keep options that are not ours
 	}
 	delete(p.Options, routeTableOption)
 	if r.RouteTable != "" {
@@ -115,7 +115,7 @@ func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]st
 	}
 }
 
-// formatPrefix is a prefix as OVN's and Kube-OVN's tools write it: that of one address without its length.
+// formatPrefix formats a prefix like the tools of OVN and Kube-OVN: a single address has no length.
 func formatPrefix(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -123,8 +123,8 @@ func formatPrefix(p netip.Prefix) string {
 	return p.String()
 }
 
-// ownerExternalIDs says whose a row is. Kube-OVN marks its policies, and leaves those that an element of a Vpc's list
-// asks for alone whatever else is written there.
+// ownerExternalIDs returns the external_ids with the owner of a row. Policies get Kube-OVN's vendor, because Kube-OVN
+// recognizes its policies by it. It does not touch those that a Vpc lists, whatever else is in their external_ids.
 func ownerExternalIDs(table, shard string, by state.Ref) map[string]string {
 	ids := map[string]string{
 		ownership.RowOwnerKey:  by.Kind + "/" + by.Namespace + "/" + by.Name,

@@ -12,31 +12,32 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// rowIndex knows which router a row belongs to, and tells which router each change concerns. In the database only the
-// router says so, in its sets. libovsdb calls it from one goroutine, after the copy has changed.
+// rowIndex maps rows to routers and notifies about the router that each change concerns. In the database only the
+// router's sets have this relation. libovsdb calls it from one goroutine, after the cache has changed.
 type rowIndex struct {
 	session     *session
 	notify      func(router string)
-	routerByRow map[string]string // a row's UUID → the router's name
+	routerByRow map[string]string // UUID of a row → name of the router
 }
 
 func newRowIndex(s *session, tell func(string)) *rowIndex {
 	return &rowIndex{session: s, notify: tell, routerByRow: map[string]string{}}
 }
 
-// OnAdd is called for a new row.
+// OnAdd handles a new row.
 func (x *rowIndex) OnAdd(_ string, row model.Model) { x.handleChange(nil, row) }
 
-// OnUpdate is called for a row that has become another.
+// OnUpdate handles a changed row.
 func (x *rowIndex) OnUpdate(_ string, old, row model.Model) {
 	if was, is := old.(*nb.Global); is &&
 		was.Options[northdVersionOption] != row.(*nb.Global).Options[northdVersionOption] {
-		x.session.terminate(errors.New("ovn-northd is of another version now")) // the next session looks at what it can
+		// the next session detects the capabilities of the new version
+		x.session.terminate(errors.New("the version of ovn-northd has changed"))
 	}
 	if _, is := old.(*nb.Global); is {
 		x.notify(ownership.EgressVpc)
 	}
-	x.notifyLinkPeer(row) // who is at the other end has not heard of it, though we have written it
+	x.notifyLinkPeer(row) // the router at the other end needs this even if the update is our own
 	if x.session.ownUpdates.confirmUpdate(modelField(row, "UUID").(string), row) {
 		x.session.changes.broadcast()
 		return
@@ -44,10 +45,10 @@ func (x *rowIndex) OnUpdate(_ string, old, row model.Model) {
 	x.handleChange(old, row)
 }
 
-// OnDelete is called for a row that has gone.
+// OnDelete handles a deleted row.
 func (x *rowIndex) OnDelete(_ string, old model.Model) {
 	x.handleChange(old, nil)
-	switch r := old.(type) { // the last that is left of a VPC: somebody may wait for its end
+	switch r := old.(type) { // the last rows of a deleted VPC: the controller may wait for their deletion
 	case *nb.LoadBalancer:
 		x.notifyNonEmpty(kubeovn.LoadBalancerVpc(r.Name))
 	case *nb.AddressSet:
@@ -85,7 +86,8 @@ func (x *rowIndex) handleChange(old, row model.Model) {
 	}
 }
 
-// shardOfRow is whose a row is by its marks; empty: it has none of ours, or its table has no place for them.
+// shardOfRow returns the shard in external_ids. It is empty if the row has no mark of ours or its table has no
+// external_ids.
 func shardOfRow(row model.Model) string {
 	if row == nil {
 		return ""
@@ -94,7 +96,7 @@ func shardOfRow(row model.Model) string {
 	return ids[ownership.RowShardKey]
 }
 
-// modelField is what a row has under a name of its model; nil where the model has no such name.
+// modelField returns a field of a row's model, or nil if the model has no such field.
 func modelField(row model.Model, name string) any {
 	if field := reflect.ValueOf(row).Elem().FieldByName(name); field.IsValid() {
 		return field.Interface()
@@ -102,7 +104,7 @@ func modelField(row model.Model, name string) any {
 	return nil
 }
 
-// handleRouter handles the row of a router and says whether it was one.
+// handleRouter handles the row of a router and reports whether the row is one.
 func (x *rowIndex) handleRouter(old, row model.Model) bool {
 	before, was := old.(*nb.LogicalRouter)
 	now, is := row.(*nb.LogicalRouter)
@@ -123,8 +125,8 @@ func (x *rowIndex) handleRouter(old, row model.Model) bool {
 	return was || is
 }
 
-// handleSwitch handles the row of a switch and says whether it was one. It concerns those whose load balancers have
-// come or gone.
+// handleSwitch handles the row of a switch and reports whether the row is one. It notifies the shards of load balancers
+// that were added to or removed from the switch.
 func (x *rowIndex) handleSwitch(old, row model.Model) bool {
 	before, was := old.(*nb.LogicalSwitch)
 	now, is := row.(*nb.LogicalSwitch)
@@ -147,7 +149,7 @@ func (x *rowIndex) loadBalancerByUUID(uuid string) (*nb.LoadBalancer, bool) {
 	return rowByUUID[nb.LoadBalancer](x.session, nb.LoadBalancerTable, uuid)
 }
 
-// setDifference are the members of a set that are not in another.
+// setDifference returns the members of set that are not in other.
 func setDifference(set, other []string) []string {
 	in := make(map[string]bool, len(other))
 	for _, uuid := range other {
@@ -156,8 +158,9 @@ func setDifference(set, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(set), func(uuid string) bool { return in[uuid] })
 }
 
-// setMemberUUID is the row that a router would have in its sets: for a MAC binding, and a switch port, which are in
-// none, that of the router's port. A row that is in no set yet is told of when it comes into one.
+// setMemberUUID returns the UUID under which a router's sets refer to a row. MAC bindings and switch ports are in no
+// set of a router; for them it returns the UUID of their router port. A row that is in no set yet is reported when it
+// is added to one.
 func (x *rowIndex) setMemberUUID(row model.Model) string {
 	switch r := row.(type) {
 	case *nb.LogicalRouterPort:

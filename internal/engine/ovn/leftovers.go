@@ -13,17 +13,17 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// LeakedRowTarget is the target for what Kube-OVN leaves behind of a VPC, and nobody else will ever remove:
+// LeakedRowTarget returns the target for rows of a VPC that Kube-OVN leaks and nobody else deletes:
 //
-//   - load balancers and address sets, which it makes with the router and does not remove with it. While the router is there,
-//     they are Kube-OVN's and not seen here;
-//   - a port of an external switch whose router port is gone, because the router port's OvnEip was deleted. While it is there,
-//     Kube-OVN can't connect the switch again.
+//   - load balancers and address sets, which Kube-OVN creates with the router and does not delete with it. As long as
+//     the router exists, they belong to Kube-OVN and are ignored here;
+//   - switch ports of external switches whose router port is gone because its OvnEip was deleted. As long as such a
+//     port exists, Kube-OVN can't connect the switch again.
 func (c *Client) LeakedRowTarget(shard string, externals []string) state.Target[intent.RowKey, intent.Row] {
 	return &leakedRowTarget{client: c, shard: shard, externalSubnets: externals}
 }
 
-// LeftoverRows is the load balancers and address sets of a VPC, by name, whether the router is there or not.
+// LeftoverRows returns the names of the load balancers and address sets of a VPC, whether the router exists or not.
 func (c *Client) LeftoverRows(shard string) []string {
 	s := c.current.Load()
 	if s == nil {
@@ -42,12 +42,12 @@ type leakedRowTarget struct {
 	externalSubnets []string
 }
 
-// Scope says what is ours.
+// Scope describes which rows are ours.
 func (t *leakedRowTarget) Scope() string {
-	return "OVN northbound: what Kube-OVN has left behind of router " + t.shard
+	return "OVN northbound: rows that Kube-OVN has leaked for router " + t.shard
 }
 
-// Observe reads our copy of the database and asks nobody.
+// Observe reads the cache. It sends no query to the server.
 func (t *leakedRowTarget) Observe(context.Context) (intent.Rows, error) {
 	s := t.client.current.Load()
 	if s == nil {
@@ -67,7 +67,7 @@ func (t *leakedRowTarget) leakedRecords(s *session) []record {
 	return s.danglingSwitchPorts(t.shard, t.externalSubnets)
 }
 
-// Apply removes rows in one transaction. Our copy is without them then, as with Rows.
+// Apply deletes rows in one transaction. When it returns, the cache no longer contains them, as with RowTarget.
 func (t *leakedRowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (t *leakedRowTarget) Apply(ctx context.Context, changes []rowChange) map[in
 		return failAll(changes, ErrNotConnected)
 	}
 	if err := t.removeRows(ctx, s, changes); err != nil {
-		return failAll(changes, fmt.Errorf("remove what Kube-OVN left: %w", err))
+		return failAll(changes, fmt.Errorf("delete rows leaked by Kube-OVN: %w", err))
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func (t *leakedRowTarget) removeRows(ctx context.Context, s *session, changes []
 	return nil
 }
 
-// deleteOps is the operations that remove a row. A switch port is in the set of its switch, and must still lead
-// nowhere: our copy takes in a transaction that makes both ports one by one.
+// deleteOps returns the operations that delete a row. A switch port is removed from the set of its switch, on condition
+// that its router port still does not exist: if a transaction creates both ports, the cache receives them one by one.
 func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
 	port, isPort := r.row.(*nb.LogicalSwitchPort)
 	if !isPort {
@@ -123,7 +123,7 @@ func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
 		ovsdb.WaitConditionNotEqual), take}, err
 }
 
-// leftoverRecords is the load balancers and address sets that Kube-OVN made for a VPC.
+// leftoverRecords returns the load balancers and address sets that Kube-OVN created for a VPC.
 func (s *session) leftoverRecords(vpc string) (out []record) {
 	for _, name := range kubeovn.LoadBalancerNames(vpc) {
 		for _, b := range s.loadBalancersByName(name) {
@@ -139,15 +139,15 @@ func (s *session) leftoverRecords(vpc string) (out []record) {
 	return out
 }
 
-// Of a switch port's options.
+// Options of switch ports.
 const (
 	routerPortOption   = "router-port"
 	natAddressesOption = "nat-addresses"
 
-	natAddressesRouter = "router" // what it announces: every address of the router
+	natAddressesRouter = "router" // announce all addresses of the router
 )
 
-// danglingSwitchPorts is the ports of external switches that lead to a port of a VPC's router that is not there.
+// danglingSwitchPorts returns the ports of external switches that lead to a missing port of a VPC's router.
 func (s *session) danglingSwitchPorts(vpc string, externals []string) (out []record) {
 	for _, subnet := range externals {
 		p := s.switchPortByName(kubeovn.RouterSwitchPort(subnet, vpc))

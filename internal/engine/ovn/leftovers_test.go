@@ -15,7 +15,7 @@ func recordNames(records []record) (out []string) {
 	return out
 }
 
-// What Kube-OVN made for a VPC is left behind when the router is gone, and Kube-OVN's own before.
+// What Kube-OVN created for a VPC is leaked once the router is gone, and belongs to Kube-OVN before.
 func TestRemainsOfARouter(t *testing.T) {
 	made := []string{"acme.prod.u2o_overlay_cidrs.ip4", "vpc-acme-prod-tcp-load", "vpc-acme-prod-udp-sess-load"}
 	s := newTestSession(t,
@@ -34,7 +34,7 @@ func TestRemainsOfARouter(t *testing.T) {
 	if got := recordNames(acme.leakedRecords(s)); len(got) != 0 {
 		t.Errorf("%q is left of a router that is there", got)
 	}
-	if got := recordNames(s.leftoverRecords("acme-prod")); !slices.Equal(got, made) { // control: they are known
+	if got := recordNames(s.leftoverRecords("acme-prod")); !slices.Equal(got, made) { // control: they are found
 		t.Errorf("Kube-OVN made %q, wanted %q", got, made)
 	}
 	if err := s.tableCache.Table(nb.LogicalRouterTable).Delete("r1"); err != nil {
@@ -45,7 +45,7 @@ func TestRemainsOfARouter(t *testing.T) {
 	}
 }
 
-// A port of an external switch whose router port is gone is in Kube-OVN's way; one that leads somewhere is not.
+// A port of an external switch whose router port is gone blocks Kube-OVN. One with a router port does not.
 func TestSwitchPortThatLeadsNowhere(t *testing.T) {
 	leads := func(to string) map[string]string { return map[string]string{"router-port": to} }
 	s := newTestSession(t,

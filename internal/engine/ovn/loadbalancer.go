@@ -13,9 +13,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// Load balancers. A row of theirs exists by itself; routers and switches that balance have it in a set.
+// Load balancers. Their rows exist on their own; the routers and switches that use them refer to them in a set.
 
-// Options of load balancers and of health checks.
+// Options of load balancers and health checks.
 const (
 	rejectOption       = "reject"
 	ctFlushOption      = "ct_flush"
@@ -26,17 +26,17 @@ const (
 	failureCountOption = "failure_count"
 )
 
-// noSuchName is a name, and a shard, that no row has. A copy with several indexes goes on to the next when it finds
-// nothing by the first, and would find all rows that have nothing there.
+// noSuchName is a name and a shard that no row has. If a lookup in the first index finds nothing, the cache tries the
+// next index, where an empty value would match all rows without one.
 const noSuchName = "\x00"
 
-// loadBalancerSets is the set of load balancers that a router or a switch has.
+// loadBalancerSets are the sets of load balancers in routers and switches.
 var loadBalancerSets = map[string]parentSet{
 	nb.LogicalRouterTable: {nb.LogicalRouterTable, "load_balancer"},
 	nb.LogicalSwitchTable: {nb.LogicalSwitchTable, "load_balancer"},
 }
 
-// ServicesByVIP says whose load balancer of a shard has an address, by protocol, address and port.
+// ServicesByVIP returns the Services of a shard's load balancers, by protocol, address and port.
 func (c *Client) ServicesByVIP(shard string) map[string]string {
 	s := c.current.Load()
 	if s == nil {
@@ -61,7 +61,7 @@ func (s *session) loadBalancersByName(name string) []*nb.LoadBalancer {
 		&nb.LoadBalancer{Name: name, ExternalIDs: map[string]string{ownership.RowShardKey: noSuchName}})
 }
 
-// loadBalancerRecords are the load balancers of a shard, with their health checks.
+// loadBalancerRecords returns the load balancers of a shard with their health checks.
 func (s *session) loadBalancerRecords(shard string) (out []record) {
 	has := s.loadBalancerLookup()
 	for _, b := range s.loadBalancersByShard(shard) {
@@ -81,7 +81,8 @@ func (s *session) loadBalancerRecords(shard string) (out []record) {
 	return out
 }
 
-// loadBalancerLookup tells whether the router or switch of a name has a load balancer. Each set is looked at once.
+// loadBalancerLookup returns a function that reports whether a router or switch has a load balancer. It reads each set
+// once.
 func (s *session) loadBalancerLookup() func(table, name, uuid string) bool {
 	known := map[[2]string]map[string]bool{}
 	return func(table, name, uuid string) bool {
@@ -110,8 +111,8 @@ func (s *session) attachedLoadBalancers(table, name string) []string {
 	return nil
 }
 
-// encodeLoadBalancer writes a load balancer. Where it is to be is in its external_ids as well: in the database only
-// sets say so.
+// encodeLoadBalancer encodes a load balancer. Its external_ids include its router and switch, because otherwise only
+// their sets have this relation.
 func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]string) rowDraft {
 	word := string(b.Protocol)
 	row := &nb.LoadBalancer{
@@ -139,7 +140,7 @@ func decodeLoadBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) b
 		AffinityTimeout: intOption(b.Options, affinityOption), CTFlush: b.Options[ctFlushOption] == "true",
 	}
 	if b.Options[rejectOption] != "true" {
-		out.AffinityTimeout = -1 // nothing that we want
+		out.AffinityTimeout = -1 // differs from every wanted value
 	}
 	router, switched, _ := strings.Cut(b.ExternalIDs[ownership.RowParentKey], " ")
 	if has(nb.LogicalRouterTable, router, b.UUID) {
@@ -170,7 +171,7 @@ func decodeHealthCheck(h *nb.HealthCheck) intent.LoadBalancerHealthCheck {
 	}
 }
 
-// loadBalancerProtocol is TCP where nothing else is said.
+// loadBalancerProtocol returns the protocol. OVN's default is TCP.
 func loadBalancerProtocol(b *nb.LoadBalancer) string {
 	if b.Protocol == nil {
 		return string(intent.TCP)
@@ -178,14 +179,14 @@ func loadBalancerProtocol(b *nb.LoadBalancer) string {
 	return *b.Protocol
 }
 
-// intOption is a number of options; 0 when there is none, or something else.
+// intOption returns an option as a number, or 0 if it is missing or not a number.
 func intOption(options map[string]string, key string) int {
 	n, _ := strconv.Atoi(options[key])
 	return n
 }
 
-// encodeVIPs writes what is balanced, and decodeVIPs reads it. What can't be read becomes an address that is none,
-// which nobody wants: so it is written anew.
+// encodeVIPs encodes VIPs, and decodeVIPs decodes them. A value that can't be parsed becomes an invalid address, which
+// differs from every wanted value, so the row is rewritten.
 func encodeVIPs(list []intent.VIP) map[string]string {
 	out := map[string]string{}
 	for _, v := range list {
@@ -213,7 +214,8 @@ func decodeVIPs(m map[string]string) (out []intent.VIP) {
 	return out
 }
 
-// encodeIPPortMappings writes where backends are and who asks them, and decodeIPPortMappings reads it, as above.
+// encodeIPPortMappings encodes the mappings for health checks, and decodeIPPortMappings decodes them, with the same
+// treatment of invalid values.
 func encodeIPPortMappings(list []intent.IPPortMapping) map[string]string {
 	out := map[string]string{}
 	for _, p := range list {
@@ -233,7 +235,7 @@ func decodeIPPortMappings(m map[string]string) (out []intent.IPPortMapping) {
 	return out
 }
 
-// parseCanonicalAddrPort reads an address and port as we write them; zero when it is anything else.
+// parseCanonicalAddrPort parses an address and port in the form that we write. It returns zero for any other form.
 func parseCanonicalAddrPort(text string) netip.AddrPort {
 	if s, err := netip.ParseAddrPort(text); err == nil && s.String() == text {
 		return s
@@ -241,7 +243,7 @@ func parseCanonicalAddrPort(text string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// parseCanonicalAddr is the same for an address.
+// parseCanonicalAddr does the same for an address.
 func parseCanonicalAddr(text string) netip.Addr {
 	if a := parseAddr(text); a.String() == text {
 		return a
@@ -249,8 +251,8 @@ func parseCanonicalAddr(text string) netip.Addr {
 	return netip.Addr{}
 }
 
-// updateLoadBalancerSets puts a load balancer into the sets of its router and switch, and takes it out of those that it
-// was in and is not to be. Who has it already is left alone.
+// updateLoadBalancerSets adds a load balancer to the sets of its new router and switch, and removes it from those of
+// the previous ones. Unchanged sets are not touched.
 func (t *transaction) updateLoadBalancerSets(uuid string, was, is intent.LoadBalancer) error {
 	for _, set := range []struct{ table, was, is string }{
 		{nb.LogicalRouterTable, was.Router, is.Router}, {nb.LogicalSwitchTable, was.Switch, is.Switch},
@@ -266,7 +268,7 @@ func (t *transaction) updateLoadBalancerSets(uuid string, was, is intent.LoadBal
 			}
 		}
 		if set.is != "" {
-			t.missingMessages[len(t.ops)] = "there is no " + set.table + " " + set.is
+			t.missingMessages[len(t.ops)] = set.table + " " + set.is + " does not exist"
 			if err := t.appendOps(home.insertOps(set.is, uuid)); err != nil {
 				return err
 			}

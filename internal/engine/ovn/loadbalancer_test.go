@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 )
 
-// newLoadBalancerRow is a load balancer with a backend and a probe in the database, as we write it.
+// newLoadBalancerRow returns a load balancer with a backend and a health check, and the row that we write for it.
 func newLoadBalancerRow() (intent.LoadBalancer, *nb.LoadBalancer) {
 	port, _ := intent.NewPodPort("shop", "web.0")
 	to := netip.MustParseAddrPort("10.0.0.7:8080")
@@ -46,7 +46,7 @@ func TestBalancerRoundTrip(t *testing.T) {
 	}
 }
 
-// Whatever somebody has written into our row, it is seen, and so put right.
+// Foreign changes to our row are detected, and so repaired.
 func TestBalancerShowsWhatIsNotOurs(t *testing.T) {
 	for name, change := range map[string]func(*nb.LoadBalancer){
 		"another port":         func(b *nb.LoadBalancer) { b.IPPortMappings["10.0.0.7"] = "web.1.shop:10.0.0.250" },
@@ -72,8 +72,8 @@ func TestBalancerShowsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-// FuzzBalancer: what can be read of a row is written as it was, and no text makes more entries, or others, than it is
-// one of.
+// FuzzBalancer: what can be decoded of a row is encoded unchanged, and no text decodes to more or other entries than it
+// has.
 func FuzzBalancer(f *testing.F) {
 	f.Add("198.51.100.9:80", "10.0.0.7:8080,10.0.0.8:8080", "10.0.0.7", "web", "shop", "10.0.0.250")
 	f.Add("[2001:db8::9]:80", "[fd00::7]:8080", "fd00::7", "web.0", "shop", "fd00::250")

@@ -13,12 +13,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// Rows of legs, and of the tables that only our own rows of are copied. Each is found by the shard that its
-// external_ids name.
+// Rows of return ports, and rows of tables of which the cache holds only ours. They are found by the shard in their
+// external_ids.
 
-const qosMarkAction = "mark" // of a QoS rule's action
+const qosMarkAction = "mark" // key of a QoS rule's action
 
-// ReturnPortAddresses are the addresses of the legs of a router, by port.
+// ReturnPortAddresses returns the addresses of the return ports of a router, by port.
 func (c *Client) ReturnPortAddresses(router string) map[string]netip.Addr {
 	s := c.current.Load()
 	if s == nil {
@@ -35,7 +35,7 @@ func (c *Client) ReturnPortAddresses(router string) map[string]netip.Addr {
 	return out
 }
 
-// encodeMarkedRow writes a row of a leg.
+// encodeMarkedRow encodes a row of the tables in this file.
 func encodeMarkedRow(row intent.Row, uuid string, ids map[string]string) (rowDraft, error) {
 	switch r := row.(type) {
 	case intent.LogicalSwitchPort:
@@ -81,7 +81,7 @@ func encodeMarkedRow(row intent.Row, uuid string, ids map[string]string) (rowDra
 		}
 		return rowDraft{row: e, fields: []any{&e.Nexthop, &e.OutputPort}, externalIDs: &e.ExternalIDs}, nil
 	default:
-		return rowDraft{}, fmt.Errorf("no northbound table is known for %T", row)
+		return rowDraft{}, fmt.Errorf("unsupported type of northbound row: %T", row)
 	}
 }
 
@@ -127,14 +127,14 @@ func decodeStaticRoute(r *nb.StaticRoute) (intent.LogicalRouterStaticRoute, bool
 	return out, out.Prefix.IsValid()
 }
 
-// markedRecords are the rows of a shard that only its own marks tell of. They are not whole when a group names a port
-// that is not in the copy yet.
+// markedRecords returns the rows that name a shard in their external_ids. The result is not whole if a group refers to
+// a port that is not in the cache yet.
 func (s *session) markedRecords(shard string) (out []record, whole bool) {
 	marked := map[string]string{ownership.RowShardKey: shard}
 	add := func(value intent.Row, ids map[string]string, uuid string, row model.Model) {
 		out = append(out, record{value: value, origin: rowOrigin(ids, shard), uuid: uuid, row: row})
 	}
-	ports := map[string]bool{} // by who asked
+	ports := map[string]bool{} // by owner
 	for _, p := range rowsByIndex(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{ExternalIDs: marked}) {
 		add(decodeSwitchPort(p), p.ExternalIDs, p.UUID, p)
 		ports[p.ExternalIDs[ownership.RowOwnerKey]] = true
@@ -177,7 +177,7 @@ func (s *session) markedRecords(shard string) (out []record, whole bool) {
 	return out, true
 }
 
-// decodePortGroup reads a port group. Ports that are not in the copy come or go in a moment.
+// decodePortGroup decodes a port group. If a port is not in the cache, its creation or deletion is about to arrive.
 func (s *session) decodePortGroup(g *nb.PortGroup) (value intent.PortGroup, known bool) {
 	names := make([]string, 0, len(g.Ports))
 	known = true

@@ -13,22 +13,22 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// Keys of a switch port's external_ids, as Kube-OVN writes them: the pod as NAMESPACE/NAME, and the switch. Tenants
-// can't write them; the port's name, POD.NAMESPACE, is half theirs, and is not read for that.
+// Keys in the external_ids of a switch port, written by Kube-OVN: the pod as NAMESPACE/NAME, and the switch. Tenants
+// can't write them. They do choose half of the port's name (POD.NAMESPACE), so the name is not used for this.
 const (
 	podIDKey    = "pod"
 	switchIDKey = "ls"
 )
 
-// misplacedPorts are the ports of pods that are on another switch than that of their namespace's project: by the
-// switch, and by the namespace. In the database only a look at all ports would tell.
+// misplacedPorts indexes the ports of pods that are not on the switch of their namespace's project, by switch and by
+// namespace. In the database, finding them would take a scan of all ports.
 type misplacedPorts struct {
 	mu         sync.Mutex
 	uuidsByKey map[string]map[string]bool // "switch NAME" or "namespace NAME" → UUIDs
 }
 
-// indexExisting takes the whole copy in. Events of its rows may come later: whoever looks before them must not take a
-// port for gone.
+// indexExisting adds all ports in the cache. The events of these rows may arrive later; a reader must not miss a port
+// before that.
 func (m *misplacedPorts) indexExisting(s *session) {
 	for _, row := range s.tableCache.Table(nb.LogicalSwitchPortTable).RowsShallow() {
 		p := row.(*nb.LogicalSwitchPort)
@@ -38,7 +38,7 @@ func (m *misplacedPorts) indexExisting(s *session) {
 	}
 }
 
-// setMisplaced takes down that a port is misplaced, or is not any more.
+// setMisplaced records whether a port is misplaced.
 func (m *misplacedPorts) setMisplaced(uuid string, port snapshot.PodPort, is bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *misplacedPorts) setMisplaced(uuid string, port snapshot.PodPort, is boo
 	}
 }
 
-// findUUIDs are the UUIDs under some keys.
+// findUUIDs returns the UUIDs under some keys.
 func (m *misplacedPorts) findUUIDs(keys ...string) (out []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,17 +75,17 @@ func (m *misplacedPorts) findUUIDs(keys ...string) (out []string) {
 func switchIndexKey(name string) string    { return "switch " + name }
 func namespaceIndexKey(name string) string { return "namespace " + name }
 
-// decodeMisplacedPort reads the port of a pod that is on another switch than that of its namespace's project. Whether
-// the namespace has a project, and whether an operator wants it so, is not known here.
+// decodeMisplacedPort decodes the port of a pod that is not on the switch of its namespace's project. It does not know
+// whether the namespace has a project, or whether an operator has allowed this.
 func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	namespace, pod, isPod := strings.Cut(p.ExternalIDs[podIDKey], "/")
 	out := snapshot.PodPort{Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey]}
-	// Ports that Kube-OVN has for itself, such as those of multicast queriers, are of a pod too, but are not called so.
+	// Other ports of Kube-OVN, such as those of multicast queriers, also name a pod, but are named differently.
 	called := kubeovn.IsPodPort(p.Name, pod, namespace)
 	return out, isPod && called && p.Type == "" && out.Subnet != "" && out.Subnet != ownership.VPCSubnetName(namespace)
 }
 
-// MisplacedPodPorts are the ports of pods of other namespaces on the switch of a project, and those of its own pods on
+// MisplacedPodPorts returns the ports of foreign pods on the switch of a project, and those of the project's pods on
 // other switches.
 func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	s := c.current.Load()
@@ -96,7 +96,7 @@ func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 		namespaceIndexKey(shard)) {
 		p, there := rowByUUID[nb.LogicalSwitchPort](s, nb.LogicalSwitchPortTable, uuid)
 		if !there {
-			continue // its end was not told yet
+			continue // deleted; the event has not arrived yet
 		}
 		if port, is := decodeMisplacedPort(p); is {
 			out = append(out, port)
@@ -106,8 +106,8 @@ func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	return out
 }
 
-// trackMisplacedPort notes a port that has come, changed or gone, and tells the project whose switch it is on and the
-// one whose pod it is.
+// trackMisplacedPort records an added, changed or deleted port. It notifies the project of the switch and the project
+// of the pod.
 func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 	for _, m := range []model.Model{old, row} {
 		p, isPort := m.(*nb.LogicalSwitchPort)

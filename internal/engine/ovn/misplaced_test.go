@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// newPodPort is a port of a pod as Kube-OVN writes it.
+// newPodPort returns the port of a pod as Kube-OVN writes it.
 func newPodPort(uuid, name, pod, on string) *nb.LogicalSwitchPort {
 	return &nb.LogicalSwitchPort{
 		UUID:        uuid,
@@ -19,7 +19,7 @@ func newPodPort(uuid, name, pod, on string) *nb.LogicalSwitchPort {
 	}
 }
 
-// A port is told by the namespace and the switch that Kube-OVN has written, whatever the pod is called.
+// A port is judged by the namespace and switch in external_ids, whatever the name of the pod.
 func TestMisplacedPorts(t *testing.T) {
 	router := newPodPort("r", "acme-web-default-acme-web", "", "acme-web-default")
 	router.Type = nb.RouterPortType
@@ -60,7 +60,7 @@ func TestMisplacedPorts(t *testing.T) {
 	}
 }
 
-// Ports come, move and go. Those that are where they belong concern nobody: there is one for each pod.
+// Ports are created, moved and deleted. Ports on the right switch notify nobody: there is one for each pod.
 func TestMisplacedPortsAreTold(t *testing.T) {
 	spy, home := newPodPort("2", "spy.evil-x", "evil-x/spy", "acme-web-default"),
 		newPodPort("2", "spy.evil-x", "evil-x/spy", "evil-x-default")
@@ -95,7 +95,7 @@ func TestMisplacedPortsAreTold(t *testing.T) {
 			t.Errorf("%s: %d ports on the switch, want %d", step.what, got, step.has)
 		}
 	}
-	// One that the copy does not have any more is not misplaced, even before its end was told.
+	// A port that is no longer in the cache is not misplaced, even before its event has arrived.
 	x.OnAdd("", spy)
 	c := &Client{}
 	c.current.Store(s)
@@ -104,7 +104,7 @@ func TestMisplacedPortsAreTold(t *testing.T) {
 	}
 }
 
-// A group has the ports that are there. One that has vanished meanwhile does not keep the others out.
+// A group has the ports that exist. A deleted port does not keep the others out.
 func TestGroupsOfSeveralPorts(t *testing.T) {
 	ids := ownerExternalIDs(nb.PortGroupTable, "acme", state.Ref{Kind: "Isolation", Namespace: "acme", Name: "pods"})
 	s := newTestSession(t,

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// nbGlobalRow is the row about the whole database; nil: there is none.
+// nbGlobalRow returns the row of NB_Global, or nil if there is none.
 func (s *session) nbGlobalRow() *nb.Global {
 	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
 		return m.(*nb.Global)
@@ -19,8 +19,7 @@ func (s *session) nbGlobalRow() *nb.Global {
 	return nil
 }
 
-// nbGlobalOptionRecords are those of the whole engine that we have made. The shard of egress addresses is the one that
-// makes any.
+// nbGlobalOptionRecords returns the NB_Global options that we set. Only the shard of egress addresses sets any.
 func (s *session) nbGlobalOptionRecords(shard string) (out []record) {
 	g := s.nbGlobalRow()
 	if shard != ownership.EgressVpc || g == nil {
@@ -39,7 +38,7 @@ func (s *session) nbGlobalOptionRecords(shard string) (out []record) {
 	return out
 }
 
-// NBGlobalOptions are the names of the settings of the whole engine that there are, and whether they are ours.
+// NBGlobalOptions returns the names of the NB_Global options, and whether they are ours.
 func (c *Client) NBGlobalOptions() map[string]bool {
 	s := c.current.Load()
 	if s == nil {
@@ -56,7 +55,7 @@ func (c *Client) NBGlobalOptions() map[string]bool {
 	return out
 }
 
-// setNBGlobalOption makes a setting, or takes it away where it has no value, together with the mark that it is ours.
+// setNBGlobalOption sets an option, or removes it if it has no value, together with its ownership mark.
 func (t *transaction) setNBGlobalOption(setting intent.NBGlobalOption) error {
 	g := t.session.nbGlobalRow()
 	if g == nil {
@@ -83,7 +82,7 @@ func (t *transaction) setNBGlobalOption(setting intent.NBGlobalOption) error {
 	return t.appendOps(t.session.nbClient.Where(g).Mutate(g, mutations...))
 }
 
-// changedNBGlobalOption is the setting that a change makes; without a value when it takes one away.
+// changedNBGlobalOption returns the option that a change sets. It has no value if the change removes it.
 func changedNBGlobalOption(c rowChange, have record) (intent.NBGlobalOption, bool) {
 	if c.IsRemoval() {
 		setting, is := have.value.(intent.NBGlobalOption)

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// Tables of which nobody else here needs to know.
+// Tables that only BuildNetwork reads.
 const (
 	loadBalancerGroupTable = "Load_Balancer_Group"
 	chassisPrivateTable    = "Chassis_Private"
@@ -20,9 +20,9 @@ const (
 	serviceMonitorTable    = "Service_Monitor"
 )
 
-const externalIDsColumn = "external_ids" // the column in which rows say whose they are
+const externalIDsColumn = "external_ids"
 
-// northboundColumns is the columns that are read.
+// northboundColumns are the columns that ReadNorthbound reads.
 var northboundColumns = map[string][]string{
 	nb.GlobalTable: {nbCfgColumn, "sb_cfg", hvCfgColumn, "options"},
 	nb.LogicalRouterTable: {
@@ -69,7 +69,7 @@ var northboundColumns = map[string][]string{
 	nb.StaticMACBindingTable: {"logical_port", "ip", "mac"},
 }
 
-// southboundColumns is the same of the other database.
+// southboundColumns are the columns that ReadSouthbound reads.
 var southboundColumns = map[string][]string{
 	sb.ChassisTable:     {"name", "hostname", "encaps", "other_config"},
 	chassisPrivateTable: {"name", "nb_cfg"},
@@ -79,7 +79,7 @@ var southboundColumns = map[string][]string{
 	serviceMonitorTable: {"ip", "port", "protocol", "logical_port", "status"},
 }
 
-// BuildNetwork is what the tables of both databases say. Either may be nil, when it could not be read.
+// BuildNetwork converts the tables of both databases. Either may be nil if it could not be read.
 func BuildNetwork(north, south *Tables) logical.Network {
 	n := networkReader{
 		north:         north,
@@ -129,14 +129,14 @@ func BuildNetwork(north, south *Tables) logical.Network {
 	return out
 }
 
-// networkReader is the reading of both databases' tables.
+// networkReader converts rows. It resolves references between them.
 type networkReader struct {
 	north, south  *Tables
-	chassisByPort map[string]string // chassis by port
+	chassisByPort map[string]string // name of the chassis by logical port
 	loadBalancers map[string]logical.LoadBalancer
 }
 
-// readSortedByName reads rows, in the order of a name.
+// readSortedByName converts rows and sorts them by name.
 func readSortedByName[V any](rows []ovsdbRow, read func(ovsdbRow) V, name func(V) string) []V {
 	return readSorted(rows, read, func(a, b V) int { return strings.Compare(name(a), name(b)) })
 }
@@ -245,7 +245,7 @@ func firstOrEmpty(names []string) string {
 	return names[0]
 }
 
-// readLoadBalancers are the load balancers of a router or a switch, its own and those of groups.
+// readLoadBalancers returns the load balancers of a router or switch, including those of its load balancer groups.
 func (n *networkReader) readLoadBalancers(r ovsdbRow) []logical.LoadBalancer {
 	rows := n.north.referencedRows(r, "load_balancer")
 	for _, group := range n.north.referencedRows(r, "load_balancer_group") {
@@ -254,7 +254,7 @@ func (n *networkReader) readLoadBalancers(r ovsdbRow) []logical.LoadBalancer {
 	return readSortedByName(rows, n.readLoadBalancer, func(b logical.LoadBalancer) string { return b.Name })
 }
 
-// readLoadBalancer reads a load balancer once: those of a VPC are on each of its switches.
+// readLoadBalancer converts each load balancer only once: those of a VPC are on all of its switches.
 func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
 	if known, there := n.loadBalancers[r.uuid()]; there {
 		return known
@@ -283,7 +283,7 @@ func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
 	return out
 }
 
-// parseAddrPort reads an address with a port; one without has port 0.
+// parseAddrPort parses an address with an optional port. Without a port it returns port 0.
 func parseAddrPort(text string) netip.AddrPort {
 	if s, err := netip.ParseAddrPort(text); err == nil {
 		return s
@@ -344,7 +344,7 @@ func (n *networkReader) readPortGroup(r ovsdbRow) logical.PortGroup {
 	}
 }
 
-// readACLs are the rules of a switch or a port group, in the order in which they apply.
+// readACLs returns the ACLs of a switch or port group in order of evaluation.
 func (n *networkReader) readACLs(r ovsdbRow) []logical.ACL {
 	return readSorted(n.north.referencedRows(r, "acls"), readACL, func(a, b logical.ACL) int {
 		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Tier, b.Tier),

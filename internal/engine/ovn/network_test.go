@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// parseTables are tables as a server sends them: a set of one is written without the set.
+// parseTables returns tables as sent by a server: a set of one is encoded as a plain value.
 func parseTables(t *testing.T, text string) *Tables {
 	t.Helper()
 	var rows map[string][]ovsdb.Row
@@ -129,7 +129,7 @@ func TestNetworkIsReadAsTheDatabasesHaveIt(t *testing.T) {
 	}
 }
 
-// Without one of the databases the other is still there.
+// If one database is missing, the other is still converted.
 func TestNetworkOfOneDatabase(t *testing.T) {
 	n := BuildNetwork(parseTables(t, northboundJSON), nil)
 	if r := n.Router("shop"); r == nil || r.Ports[0].Holder != "" || len(n.Chassis) > 0 || n.Progress.Asked != 7 {

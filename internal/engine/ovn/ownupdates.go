@@ -8,15 +8,15 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// ownUpdates are the updates of rows that we have sent and not heard of yet. To hear of one is no news: who sent it has
-// looked at the row since. Rows that come or go are news, because others may wait for them.
+// ownUpdates holds row updates that we have sent and not yet received back. Receiving one triggers no run, because the
+// sender has already read the row. Created and deleted rows do trigger one, because others may wait for them.
 type ownUpdates struct {
 	mu      sync.Mutex
-	pending map[string]rowDraft // by the row's UUID
+	pending map[string]rowDraft // by UUID of the row
 }
 
-// expectUpdates is told of updates before they are sent. One that changes nothing is never heard of; the next of its
-// row takes its place, and until then a row that comes to say the same is as it should be.
+// expectUpdates records updates before they are sent. An update that changes nothing never comes back. Its entry lasts
+// until the next update of the row; until then, a row that gets the same content is as it should be.
 func (e *ownUpdates) expectUpdates(updates map[string]rowDraft) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -28,7 +28,7 @@ func (e *ownUpdates) expectUpdates(updates map[string]rowDraft) {
 	}
 }
 
-// confirmUpdate says whether a row has become what we wrote.
+// confirmUpdate reports whether a row now has the content that we wrote.
 func (e *ownUpdates) confirmUpdate(uuid string, row model.Model) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,7 +40,7 @@ func (e *ownUpdates) confirmUpdate(uuid string, row model.Model) bool {
 	return true
 }
 
-// forgetUpdates is told of updates that have failed.
+// forgetUpdates discards updates that have failed.
 func (e *ownUpdates) forgetUpdates(updates map[string]rowDraft) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -49,7 +49,7 @@ func (e *ownUpdates) forgetUpdates(updates map[string]rowDraft) {
 	}
 }
 
-// matchesRow says whether a row says what was drafted.
+// matchesRow reports whether a row has the drafted content.
 func (d rowDraft) matchesRow(row model.Model) bool {
 	wrote, says := reflect.ValueOf(d.row).Elem(), reflect.ValueOf(row).Elem()
 	if wrote.Type() != says.Type() {
@@ -64,7 +64,7 @@ func (d rowDraft) matchesRow(row model.Model) bool {
 	return true
 }
 
-// equalColumns says whether two columns are equal: an empty map or set is none.
+// equalColumns reports whether two columns are equal. Empty maps and sets equal nil.
 func equalColumns(a, b reflect.Value) bool {
 	if (a.Kind() == reflect.Map || a.Kind() == reflect.Slice) && a.Len() == 0 {
 		return b.Len() == 0

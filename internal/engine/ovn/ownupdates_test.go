@@ -7,7 +7,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// What we wrote ourselves is not told to us again; what somebody else makes of the same row is.
+// Our own updates are not reported. Another client's update of the same row is.
 func TestEchoIsNoNews(t *testing.T) {
 	balancer := func(vips map[string]string) *nb.LoadBalancer {
 		return &nb.LoadBalancer{

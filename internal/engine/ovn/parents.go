@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// parentSet is the table and column of the sets that rows of a table are in. Our copy does not have those sets: a row
-// that is in none does not exist.
+// parentSet is the table and column of the set that rows of a table are members of. The cache does not hold these
+// columns. ovsdb-server deletes a row that is in no such set.
 type parentSet struct{ table, column string }
 
 var parentSets = map[string]parentSet{
@@ -23,7 +23,7 @@ var parentSets = map[string]parentSet{
 	nb.GatewayChassisTable:    {nb.LogicalRouterPortTable, "gateway_chassis"},
 }
 
-// parentName names what has the set that a row is in.
+// parentName returns the name of the row whose set refers to a row.
 func parentName(row intent.Row, shard string) string {
 	switch r := row.(type) {
 	case intent.LogicalSwitchPort:
@@ -41,7 +41,7 @@ func parentName(row intent.Row, shard string) string {
 	}
 }
 
-// withParentID is external_ids that say where a row is.
+// withParentID returns external_ids that include the name of the parent.
 func withParentID(ids map[string]string, parent string) map[string]string {
 	out := maps.Clone(ids)
 	if out == nil {
@@ -51,8 +51,8 @@ func withParentID(ids map[string]string, parent string) map[string]string {
 	return out
 }
 
-// insertOps is the operations that put a new row into the set of a parent. The first fails unless the parent is there:
-// otherwise the row would vanish without a word.
+// insertOps returns the operations that add a new row to the set of its parent. The first fails if the parent does not
+// exist; without it, ovsdb-server would silently discard the row.
 func (h parentSet) insertOps(parent, row string, of ...ovsdb.Condition) ([]ovsdb.Operation, error) {
 	put, err := h.mutateOp(ovsdb.MutateOperationInsert, row)
 	put.Where = append(whereName(parent), of...)
@@ -61,7 +61,7 @@ func (h parentSet) insertOps(parent, row string, of ...ovsdb.Condition) ([]ovsdb
 	return []ovsdb.Operation{there, put}, err
 }
 
-// removeOp is the operation that takes a row out of the set that it is in, and by that removes it.
+// removeOp returns the operation that removes a row from its set. ovsdb-server then deletes the row.
 func (h parentSet) removeOp(uuid string) (ovsdb.Operation, error) {
 	take, err := h.mutateOp(ovsdb.MutateOperationDelete, uuid)
 	if err == nil {
@@ -70,7 +70,7 @@ func (h parentSet) removeOp(uuid string) (ovsdb.Operation, error) {
 	return take, err
 }
 
-// removeFromParentOp is the operation that takes a row out of the set of one parent. It may be in others.
+// removeFromParentOp returns the operation that removes a row from the set of one parent. Other sets may still hold it.
 func (h parentSet) removeFromParentOp(parent, uuid string) (ovsdb.Operation, error) {
 	take, err := h.mutateOp(ovsdb.MutateOperationDelete, uuid)
 	take.Where = whereName(parent)
@@ -86,7 +86,8 @@ func (h parentSet) mutateOp(how ovsdb.Mutator, row string) (ovsdb.Operation, err
 	}, err
 }
 
-// requireNameOp is an operation that fails unless there is (equal) or is not (not equal) a row of a name.
+// requireNameOp returns an operation that fails unless a row with that name exists (equal) or does not exist (not
+// equal).
 func requireNameOp(table, name string, until ovsdb.WaitCondition) ovsdb.Operation {
 	now := 0
 	return ovsdb.Operation{
@@ -95,7 +96,6 @@ func requireNameOp(table, name string, until ovsdb.WaitCondition) ovsdb.Operatio
 	}
 }
 
-// whereName is the condition for the row of a name.
 func whereName(name string) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)}
 }

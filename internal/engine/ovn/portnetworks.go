@@ -10,18 +10,19 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// OwnPortNetworks are the networks of the ports of a router that are ours, by port.
+// OwnPortNetworks returns the networks of our ports of a router, by port.
 func (c *Client) OwnPortNetworks(router string) map[string]netip.Prefix {
 	return c.portNetworks(router, true)
 }
 
-// ForeignPortNetworks are the addresses of the ports of a router that are not ours, by port. Where a port has several,
-// there is none.
+// ForeignPortNetworks returns the networks of the ports of a router that are not ours, by port. Ports with several
+// networks are left out.
 func (c *Client) ForeignPortNetworks(router string) map[string]netip.Prefix {
 	return c.portNetworks(router, false)
 }
 
-// portNetworks are those of the ports of a router that are ours, or are not; nil: there is no such router.
+// portNetworks returns the networks of the ports of a router that are ours or not ours, or nil if there is no such
+// router.
 func (c *Client) portNetworks(router string, ours bool) map[string]netip.Prefix {
 	s := c.current.Load()
 	if s == nil {
@@ -44,7 +45,7 @@ func (c *Client) portNetworks(router string, ours bool) map[string]netip.Prefix 
 	return out
 }
 
-// PortNetwork is the network of a router port; invalid: there is no such port.
+// PortNetwork returns the network of a router port. It is invalid if there is no such port.
 func (c *Client) PortNetwork(port string) netip.Prefix {
 	if s := c.current.Load(); s != nil {
 		if p := s.routerPortByName(port); p != nil {
@@ -54,8 +55,8 @@ func (c *Client) PortNetwork(port string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// HAChassisGroups are the chassis that may hold ports of a router, the first first, and who asked for that: by the name
-// under which they do.
+// HAChassisGroups returns the chassis groups of a router by name: their chassis, highest priority first, and the
+// EgressIP they belong to.
 func (c *Client) HAChassisGroups(router string) map[string]snapshot.HAChassisGroup {
 	s := c.current.Load()
 	if s == nil {
@@ -72,7 +73,7 @@ func (c *Client) HAChassisGroups(router string) map[string]snapshot.HAChassisGro
 	return out
 }
 
-// routerPortName is the name of a router port; empty: there is none.
+// routerPortName returns the name of a router port, or an empty string if there is none.
 func (s *session) routerPortName(uuid *string) string {
 	if uuid == nil {
 		return ""
@@ -83,7 +84,7 @@ func (s *session) routerPortName(uuid *string) string {
 	return ""
 }
 
-// notifyLinkPeer tells the router at the other end of a link that this end has changed.
+// notifyLinkPeer notifies the router at the other end of a link.
 func (x *rowIndex) notifyLinkPeer(row any) {
 	p, is := row.(*nb.LogicalRouterPort)
 	if !is || p == nil || p.Peer == nil || *p.Peer == p.Name {

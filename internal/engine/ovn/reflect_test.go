@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 )
 
-// buildSchema is a schema that fits the models. Whether they fit the real one is seen where there is a real server.
+// buildSchema returns a schema that fits the models. End-to-end tests check them against a real server.
 func buildSchema(t *testing.T, described model.ClientDBModel) (out ovsdb.DatabaseSchema) {
 	t.Helper()
 	kinds := map[reflect.Type]any{
@@ -60,7 +60,7 @@ func buildSchema(t *testing.T, described model.ClientDBModel) (out ovsdb.Databas
 	return out
 }
 
-// checkDeepCopy fails the test when a copy differs from its original, or shares memory with it.
+// checkDeepCopy fails the test if a copy differs from its original, or shares memory with it.
 func checkDeepCopy(t *testing.T, from, to model.Model) {
 	t.Helper()
 	if !reflect.DeepEqual(from, to) {

@@ -18,16 +18,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// settleTimeout is how long the copy may take to hold all of a transaction.
+// settleTimeout limits how long the cache may take to contain all of a transaction.
 const settleTimeout = 5 * time.Second
 
-// routerState is what the copy holds of a router that is ours, or could be put back.
+// routerState is what the cache holds of a router: rows that are ours, and rows of Kube-OVN that we may restore.
 type routerState struct {
-	row     *nb.LogicalRouter // nil: there is none of that name
+	row     *nb.LogicalRouter // nil: no such router
 	records map[intent.RowKey]record
 }
 
-// record is a row with where it is and whose it is.
+// record is a row with its key and origin.
 type record struct {
 	key    intent.RowKey
 	value  intent.Row
@@ -36,7 +36,7 @@ type record struct {
 	row    model.Model
 }
 
-// loadRouter reads a router when the copy holds all of each transaction that it holds something of.
+// loadRouter reads a router. It waits until the cache has all rows that the router refers to.
 func (s *session) loadRouter(ctx context.Context, name string) (out routerState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -50,8 +50,8 @@ func (s *session) loadRouter(ctx context.Context, name string) (out routerState,
 	return out, nil
 }
 
-// readRouter reads a router as far as it is there. It is not whole when a set names a row that is missing: libovsdb
-// takes in a transaction row by row.
+// readRouter reads what the cache has of a router. The result is not whole if a set refers to a row that is missing:
+// libovsdb applies a transaction row by row.
 func (s *session) readRouter(name string) (out routerState, whole bool) {
 	out.row = s.routerByName(name)
 	found, whole := s.markedRecords(name)
@@ -90,8 +90,8 @@ func (s *session) readRouter(name string) (out routerState, whole bool) {
 	return out, true
 }
 
-// routerPortRecords are the ports of a router that are ours, with their MAC bindings, and the routing tables that we
-// gave to others.
+// routerPortRecords returns our ports of a router with their MAC bindings, and the routing tables that we set on other
+// ports.
 func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bool) {
 	ours := false
 	for _, uuid := range r.Ports {
@@ -125,30 +125,30 @@ func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bo
 	return out, true
 }
 
-// natAddressesRecords is what Kube-OVN's port of a switch says on the addresses of the router behind it. Kube-OVN
-// itself says nothing; on its own VPC operators may.
+// natAddressesRecords returns the nat-addresses option of Kube-OVN's switch port that leads to a router port. Kube-OVN
+// does not set the option. On Kube-OVN's own VPC operators may set it, so it is not ours there.
 func (s *session) natAddressesRecords(router string, p *nb.LogicalRouterPort) []record {
 	network, isPort := kubeovn.SubnetOfRouterPort(router, p.Name)
-	socket := s.switchPortByName(kubeovn.RouterSwitchPort(network, router))
-	if !isPort || socket == nil || socket.Options[natAddressesOption] == "" || router == kubeovn.ManagementVpc {
+	lsp := s.switchPortByName(kubeovn.RouterSwitchPort(network, router))
+	if !isPort || lsp == nil || lsp.Options[natAddressesOption] == "" || router == kubeovn.ManagementVpc {
 		return nil
 	}
-	value := intent.NATAddressesOption(socket.Name)
-	value.Value = socket.Options[natAddressesOption]
-	return []record{{value: value, origin: unknownOrigin, uuid: socket.UUID, row: socket}}
+	value := intent.NATAddressesOption(lsp.Name)
+	value.Value = lsp.Options[natAddressesOption]
+	return []record{{value: value, origin: unknownOrigin, uuid: lsp.UUID, row: lsp}}
 }
 
-// portOrigin is who asked for a port of a router; zero: it is not ours.
+// portOrigin returns the origin of a router port, or zero if it is not ours.
 func portOrigin(router string, p *nb.LogicalRouterPort) state.Ref {
 	by := rowOrigin(p.ExternalIDs, router)
 	if by == (state.Ref{}) && (strings.HasPrefix(p.MAC, ownership.MACPrefix) ||
 		ownership.IsOwnRouterPort(router, p.Name)) {
-		return unknownOrigin // it has lost its marks
+		return unknownOrigin // its external_ids are lost
 	}
 	return by
 }
 
-// HasForeignPort says whether there is a port of a router that is not ours.
+// HasForeignPort reports whether a router port exists that is not ours.
 func (c *Client) HasForeignPort(router, port string) bool {
 	s := c.current.Load()
 	if s == nil {
@@ -158,9 +158,9 @@ func (c *Client) HasForeignPort(router, port string) bool {
 	return p != nil && portOrigin(router, p) == (state.Ref{})
 }
 
-// indexByKey gives each row a key. Where there are several of one key, Kube-OVN's has it: it looks for the row when it
-// deletes the object. Ours is then one too many (we put back what Kube-OVN was about to write), and gets a key that
-// nobody wants.
+// indexByKey assigns a key to each row. If several rows have the same key, Kube-OVN's gets it, because Kube-OVN looks
+// for the row when it deletes the object. Ours is a duplicate then (we restored a row that Kube-OVN was about to
+// write). It gets a key that no intent has, so it is removed.
 func indexByKey(router string, found []record) map[intent.RowKey]record {
 	for i := range found {
 		found[i].key = found[i].value.Key(router)
@@ -182,7 +182,7 @@ func indexByKey(router string, found []record) map[intent.RowKey]record {
 	return out
 }
 
-// ownershipRank is 0 for a row of others and 1 for one of ours.
+// ownershipRank returns 0 for rows of others and 1 for ours.
 func (r record) ownershipRank() int {
 	if r.origin == (state.Ref{}) {
 		return 0
@@ -190,21 +190,21 @@ func (r record) ownershipRank() int {
 	return 1
 }
 
-// rowByUUID is a row of the copy by its UUID.
+// rowByUUID returns a row of the cache.
 func rowByUUID[T any](s *session, table, uuid string) (*T, bool) {
 	r, ok := s.tableCache.Table(table).Row(uuid).(*T)
 	return r, ok
 }
 
-// rowsByIndex are the rows of the copy that have the same index as a model.
+// rowsByIndex returns the rows of the cache that match a model in one of its indexes.
 func rowsByIndex[T any](s *session, table string, like *T) []*T {
 	copied := s.tableCache.Table(table)
 	if copied == nil {
-		return nil // the engine is too old for it
+		return nil // this OVN is too old to have the table
 	}
 	found, err := copied.RowsByModels([]model.Model{like})
 	if err != nil {
-		return nil // like is of another table: a mistake in this package, which the tests would show
+		return nil // like belongs to another table: a bug in this package, which tests would find
 	}
 	out := make([]*T, 0, len(found))
 	for _, m := range found {
@@ -213,8 +213,8 @@ func rowsByIndex[T any](s *session, table string, like *T) []*T {
 	return out
 }
 
-// routerByName is a router's row. OVN allows several of one name, Kube-OVN refuses to work with them; then it is always
-// the same.
+// routerByName returns the row of a router. OVN allows several routers with one name, which Kube-OVN does not support;
+// then the result is always the same one.
 func (s *session) routerByName(name string) *nb.LogicalRouter {
 	found := rowsByIndex(s, nb.LogicalRouterTable, &nb.LogicalRouter{Name: name})
 	if len(found) == 0 {
@@ -230,13 +230,13 @@ func (s *session) routerPortByName(name string) *nb.LogicalRouterPort {
 	return nil
 }
 
-// readSwitchPort is the switch port of a name.
+// switchPortByName returns the switch port with that name, or nil.
 func (s *session) switchPortByName(name string) *nb.LogicalSwitchPort {
 	return rowByName(s, nb.LogicalSwitchPortTable, &nb.LogicalSwitchPort{Name: name})
 }
 
-// rowByName is the row that has the name of a model, or nil. The cache is asked by name alone: where it has an index of
-// our own as well, it would go on to look for rows without a shard.
+// rowByName returns the row with the name of a model, or nil. It looks up a single row by name only: if the table also
+// has our index, a lookup in all indexes would go on and match rows without a shard.
 func rowByName[T any](s *session, table string, like *T) *T {
 	_, m, err := s.tableCache.Table(table).RowByModel(like)
 	if err != nil || m == nil {
@@ -245,12 +245,12 @@ func rowByName[T any](s *session, table string, like *T) *T {
 	return m.(any).(*T)
 }
 
-// hasOwnMAC says whether a MAC binding has an address of ours.
+// hasOwnMAC reports whether a MAC binding has one of our MAC addresses.
 func hasOwnMAC(b record) bool {
 	return strings.HasPrefix(b.row.(*nb.StaticMACBinding).MAC, ownership.MACPrefix)
 }
 
-// macBindingRecords are the MAC bindings of a port. They are whose the port is, because their table has no
+// macBindingRecords returns the MAC bindings of a port. They have the origin of the port, because their table has no
 // external_ids.
 func (s *session) macBindingRecords(port string, by state.Ref) (out []record) {
 	for _, b := range rowsByIndex(s, nb.StaticMACBindingTable, &nb.StaticMACBinding{LogicalPort: port}) {
@@ -261,9 +261,9 @@ func (s *session) macBindingRecords(port string, by state.Ref) (out []record) {
 	return out
 }
 
-// strayMACBindings are MAC bindings of a shard that have outlived their port: somebody deleted it, or the whole router.
-// Only the port's name and the MAC address, which is one of ours, tell whose they were. It takes a look at all
-// bindings, and so is done only where a router has no port of ours: while a project comes and goes.
+// strayMACBindings returns the MAC bindings of a shard whose port or router was deleted by someone else. Only the name
+// of the port and our MAC prefix identify them. The function scans all bindings, so it is called only for routers
+// without one of our ports: while a project is created or deleted.
 func (s *session) strayMACBindings(shard string) (out []record) {
 	for _, m := range s.tableCache.Table(nb.StaticMACBindingTable).RowsShallow() {
 		b := m.(*nb.StaticMACBinding)
@@ -277,7 +277,7 @@ func (s *session) strayMACBindings(shard string) (out []record) {
 	return out
 }
 
-// routerPortNames names the ports of a router.
+// routerPortNames returns the names of the ports of a router.
 func (s *session) routerPortNames(name string) []string {
 	r := s.routerByName(name)
 	if r == nil {
@@ -293,7 +293,7 @@ func (s *session) routerPortNames(name string) []string {
 	return out
 }
 
-// routerNames names all routers.
+// routerNames returns the names of all routers.
 func (s *session) routerNames() (out []string) {
 	for _, m := range s.tableCache.Table(nb.LogicalRouterTable).RowsShallow() {
 		out = append(out, m.(*nb.LogicalRouter).Name)
@@ -301,7 +301,7 @@ func (s *session) routerNames() (out []string) {
 	return out
 }
 
-// HasForeignSNAT says whether somebody else translates the addresses of what leaves a prefix behind a router.
+// HasForeignSNAT reports whether a router has an SNAT of someone else for addresses of a prefix.
 func (c *Client) HasForeignSNAT(router string, within netip.Prefix) bool {
 	s := c.current.Load()
 	if s == nil {
@@ -318,7 +318,7 @@ func (c *Client) HasForeignSNAT(router string, within netip.Prefix) bool {
 	})
 }
 
-// GatewayChassisNames are the chassis that may hold the ports of ours of a router, the first first.
+// GatewayChassisNames returns the chassis of our gateway ports on a router, highest priority first.
 func (c *Client) GatewayChassisNames(router string) (out []string) {
 	s := c.current.Load()
 	if s == nil {

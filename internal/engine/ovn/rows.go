@@ -12,12 +12,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// applyTimeout is how long a set of changes may take, with what has to be tried again.
+// applyTimeout limits one Apply, including retries.
 const applyTimeout = 15 * time.Second
 
 type rowChange = state.Change[intent.RowKey, intent.Row]
 
-// RowTarget is the target for the rows of one VPC, on the router of that name.
+// RowTarget returns the target for the rows of one VPC, on the router of the same name.
 func (c *Client) RowTarget(shard string) state.Target[intent.RowKey, intent.Row] {
 	return &rowTarget{client: c, shard: shard}
 }
@@ -27,13 +27,13 @@ type rowTarget struct {
 	shard  string
 }
 
-// Scope says what is ours. Rows of Kube-OVN are observed too, because they may have to be put back or right; they have
-// no origin, and are not removed.
+// Scope describes which rows are ours. Observe also returns rows of Kube-OVN, because they may have to be restored or
+// corrected. Those have no origin and are never removed.
 func (t *rowTarget) Scope() string {
-	return "OVN northbound: rows of router " + t.shard + " that are marked as ours"
+	return "OVN northbound: rows of router " + t.shard + " with Sallyport's external_ids"
 }
 
-// Observe reads our copy of the database and asks nobody.
+// Observe reads the cache. It sends no query to the server.
 func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 	s := t.client.current.Load()
 	if s == nil {
@@ -50,8 +50,8 @@ func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 	return out, nil
 }
 
-// Apply carries the changes out in one transaction. Our copy has it then: the server tells of a transaction's changes
-// before it answers it, and libovsdb takes in one message after the other.
+// Apply commits the changes in one transaction. When it returns, the cache contains them: the server sends the updates
+// of a transaction before its reply, and libovsdb handles messages in order.
 func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -71,16 +71,16 @@ func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.R
 			}
 			return failed
 		}
-		// Somebody has changed the router since our copy was made. We try again when the copy has changed too.
+		// Another client changed the router after we read the cache. Retry once the cache has that change.
 		err = s.waitUntil(ctx, func() bool { return !reflect.DeepEqual(s.routerByName(t.shard), before.row) })
 		if err != nil {
-			return failAll(changes, fmt.Errorf("router %s is changed by somebody else all the time: %w", t.shard, err))
+			return failAll(changes, fmt.Errorf("giving up after concurrent changes to router %s: %w", t.shard, err))
 		}
 	}
 }
 
-// applyOnce carries the changes out if the router is still what it was. It returns what can't be carried out at all by
-// key, and what concerns all changes as an error.
+// applyOnce commits the changes if the router has not changed. It returns changes that can't be applied by key, and a
+// failure of the whole transaction as an error.
 func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerState,
 	changes []rowChange,
 ) (map[intent.RowKey]error, error) {
@@ -98,13 +98,12 @@ func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerStat
 	return failed, err
 }
 
-// orderChanges is changes in the order of making, and those that remove in the opposite one: what is made first goes
-// last.
+// orderChanges sorts additions in the order of creation, followed by removals in reverse order.
 func orderChanges(changes []rowChange) []rowChange {
-	comes := slices.DeleteFunc(slices.Clone(changes), rowChange.IsRemoval)
-	goes := slices.DeleteFunc(slices.Clone(changes), func(c rowChange) bool { return !c.IsRemoval() })
-	slices.Reverse(goes)
-	return append(comes, goes...)
+	additions := slices.DeleteFunc(slices.Clone(changes), rowChange.IsRemoval)
+	removals := slices.DeleteFunc(slices.Clone(changes), func(c rowChange) bool { return !c.IsRemoval() })
+	slices.Reverse(removals)
+	return append(additions, removals...)
 }
 
 func failAll(changes []rowChange, err error) map[intent.RowKey]error {

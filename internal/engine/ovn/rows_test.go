@@ -120,7 +120,7 @@ func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-// What Kube-OVN writes, which is older and looser than what we write, is read as the same value.
+// Rows of Kube-OVN, which have an older and looser form than ours, decode to the same value.
 func TestRowsOfKubeOVNAreReadAsOurs(t *testing.T) {
 	hop := "198.51.100.1"
 	six := intent.DNATAndSNAT{External: mustAddr("2001:db8::10"), Logical: mustAddr("fd00::10")}
@@ -145,7 +145,7 @@ func TestRowsOfKubeOVNAreReadAsOurs(t *testing.T) {
 	}
 }
 
-// A row that somebody has changed keeps its key and is another value, so that it is put right.
+// A changed row keeps its key and has another value, so that it is repaired.
 func TestChangedRowsDiffer(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   intent.Row
@@ -231,7 +231,7 @@ func TestOriginOfARow(t *testing.T) {
 	}
 }
 
-// Other options of a port of ours stay; whose it is is not part of what it states.
+// Other options of our port are kept. The owner is not part of the value.
 func TestPortKeepsOtherOptions(t *testing.T) {
 	have := &nb.LogicalRouterPort{Options: map[string]string{"gateway_mtu": "1400", routeTableOption: "old"}}
 	for table, want := range map[string]int{"new": 2, "": 1} {

@@ -17,8 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 )
 
-// How long a server may take: to say whether it leads, to send its whole database, and to answer when it is asked
-// whether it is there.
+// Time limits for a server: to report whether it leads, to send the database, and to answer an echo request.
 const (
 	leadershipTimeout = 3 * time.Second
 	monitorTimeout    = time.Minute
@@ -26,28 +25,28 @@ const (
 	probeTimeout      = 10 * time.Second
 )
 
-// session is one connection to the server that leads the database, with its own copy of it.
+// session is one connection to the leader of the database, with its own cache.
 //
-// A session is never mended; the next one begins anew. libovsdb can reconnect by itself, but then it empties its copy
-// while others read it, holds back transactions and questions until it is there again, and looks only at the
-// certificates that it was started with. It can follow the leader by itself too, and leaves a goroutine behind each
-// time; so a second connection to the same server watches that.
+// A session never reconnects; the client opens a new one. libovsdb can reconnect by itself, but then it empties its
+// cache while others read it, blocks transactions and queries until it is connected again, and uses only the
+// certificates it was started with. It can also follow the leader by itself, but leaks a goroutine each time. So the
+// session watches leadership through a second connection to the same server.
 type session struct {
 	endpoint            string
-	nbClient            client.Client // one connection each, never used again
+	nbClient            client.Client // each client has one connection and is never reused
 	serverClient        client.Client
 	tableCache          *cache.TableCache
 	changes             changeBroadcast
 	ownUpdates          ownUpdates
 	misplaced           misplacedPorts
-	missingCapabilities string // what it lacks for legs; empty: nothing
+	missingCapabilities string // what the engine lacks for return ports; empty: nothing
 
 	once      sync.Once
 	ended     chan struct{}
-	endReason error // once ended is closed
+	endReason error // valid once ended is closed
 }
 
-// openSession connects to one server. tell is called with the routers that change.
+// openSession connects to one server. It calls tell with the name of each router that changes.
 func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session,
 	error,
 ) {
@@ -64,7 +63,7 @@ func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell
 	return s, nil
 }
 
-// monitorLeadership checks that the server leads the database, and ends the session when it does not any more.
+// monitorLeadership checks that the server leads the database, and ends the session when it no longer does.
 func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, leadershipTimeout)
 	defer cancel()
@@ -78,7 +77,7 @@ func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) er
 	check := func(_ string, m model.Model) {
 		if d, ok := m.(*serverdb.Database); ok && d.Name == nb.Database && d.Model == serverdb.DatabaseModelClustered &&
 			!d.Leader {
-			s.terminate(errors.New("the server does not lead the database"))
+			s.terminate(errors.New("the server is not the leader of the database"))
 		}
 	}
 	databases := s.serverClient.Cache()
@@ -93,7 +92,7 @@ func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) er
 		Tables: []client.TableMonitor{{Table: serverdb.DatabaseTable, Fields: []string{"name", "model", "leader"}}},
 	})
 	if err != nil {
-		return fmt.Errorf("ask who leads: %w", err)
+		return fmt.Errorf("check whether the server is the leader: %w", err)
 	}
 	for _, m := range databases.Table(serverdb.DatabaseTable).Rows() {
 		check(serverdb.DatabaseTable, m)
@@ -101,7 +100,7 @@ func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) er
 	return s.endError()
 }
 
-// monitorNorthbound fetches our part of the database and keeps it up to date.
+// monitorNorthbound reads our part of the database into the cache and keeps it up to date.
 func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
@@ -124,7 +123,7 @@ func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, te
 	return s.endError()
 }
 
-// dialServer makes a connection that ends with the session, and ends the session when it ends.
+// dialServer opens a connection that is closed with the session. The session ends when the connection is lost.
 func (s *session) dialServer(ctx context.Context, described model.ClientDBModel, secrets *tls.Config) (client.Client,
 	error,
 ) {
@@ -143,15 +142,15 @@ func (s *session) dialServer(ctx context.Context, described model.ClientDBModel,
 	if err := c.Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.endError(); err != nil { // it may have ended before there was something to close
+	if err := s.endError(); err != nil { // the session may have ended before there was a connection to close
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// probeServer asks the server now and then whether it is there: nothing else shows that a machine has vanished. It also
-// finds a lost connection that libovsdb has not reported, as it does when nobody listened at that moment.
+// probeServer sends echo requests, the only way to notice that a machine has vanished. It also detects a lost
+// connection that libovsdb did not report; libovsdb drops the report when nobody is listening at that moment.
 func (s *session) probeServer() {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -172,7 +171,7 @@ func (s *session) probeServer() {
 	}
 }
 
-// terminate ends the session, once.
+// terminate ends the session. Only the first call has an effect.
 func (s *session) terminate(why error) {
 	s.once.Do(func() {
 		s.endReason = why
@@ -180,7 +179,7 @@ func (s *session) terminate(why error) {
 	})
 }
 
-// endError is why the session has ended, or nil.
+// endError returns why the session has ended, or nil while it is running.
 func (s *session) endError() error {
 	select {
 	case <-s.ended:
@@ -190,7 +189,7 @@ func (s *session) endError() error {
 	}
 }
 
-// waitUntil waits until something holds of the copy of the database. It is asked again after each change.
+// waitUntil waits until holds returns true. It checks again after each change of the cache.
 func (s *session) waitUntil(ctx context.Context, holds func() bool) error {
 	for {
 		next := s.changes.nextChange()
@@ -207,13 +206,13 @@ func (s *session) waitUntil(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// changeBroadcast wakes everybody who waits for the next change.
+// changeBroadcast wakes all waiters at the next change.
 type changeBroadcast struct {
 	mu          sync.Mutex
 	waitChannel chan struct{}
 }
 
-// nextChange is closed at the next change.
+// nextChange returns a channel that is closed at the next change.
 func (n *changeBroadcast) nextChange() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

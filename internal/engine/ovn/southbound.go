@@ -15,19 +15,19 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/sb"
 )
 
-// Southbound is what the southbound database says now: where router ports are held, and which chassis there are.
-// Nothing is written there.
+// Southbound reads from the southbound database which chassis exist and which of them router ports are bound to. It
+// writes nothing.
 type Southbound struct {
 	config     Config
 	log        *slog.Logger
 	onChange   func()
-	tableCache atomic.Pointer[cache.TableCache] // nil while there is no connection
+	tableCache atomic.Pointer[cache.TableCache] // nil while not connected
 	stop       context.CancelFunc
 	ended      chan struct{}
 }
 
-// WatchSouthbound begins to read the southbound database, and calls back when something has changed. Without a server
-// there is nothing to read, and nothing is known.
+// WatchSouthbound starts to monitor the southbound database and calls tell after each change. Without endpoints nothing
+// is read, and all queries return nil.
 func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, tell func()) (*Southbound, error) {
 	s := &Southbound{config: config, log: log, onChange: tell, ended: make(chan struct{})}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -44,20 +44,20 @@ func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, tell 
 	return s, nil
 }
 
-// Close ends the connection for good.
+// Close ends the connection. The monitor does not reconnect.
 func (s *Southbound) Close() {
 	s.stop()
 	<-s.ended
 }
 
-// maintainMonitor reads from one server after the other. Any of them will do: what it says late, it says late.
+// maintainMonitor monitors one server after the other. It need not be the leader: a follower is only slightly later.
 func (s *Southbound) maintainMonitor(ctx context.Context) {
 	defer close(s.ended)
 	pause := initialBackoff
 	for ctx.Err() == nil {
 		for _, endpoint := range s.config.Endpoints {
 			if err := s.monitorServer(ctx, endpoint); err != nil && ctx.Err() == nil {
-				s.log.Warn("the OVN southbound database can't be read", "server", endpoint, "error", err)
+				s.log.Warn("can't read the OVN southbound database", "server", endpoint, "error", err)
 				continue
 			}
 			pause = initialBackoff
@@ -70,7 +70,7 @@ func (s *Southbound) maintainMonitor(ctx context.Context) {
 	}
 }
 
-// monitorServer reads from a server until the connection ends.
+// monitorServer monitors a server until the connection ends.
 func (s *Southbound) monitorServer(ctx context.Context, endpoint string) error {
 	secrets, err := s.config.loadTLSConfig()
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Southbound) monitorServer(ctx context.Context, endpoint string) error {
 	}
 	s.tableCache.Store(rows)
 	s.onChange()
-	s.log.Info("reads the OVN southbound database", "server", endpoint)
+	s.log.Info("connected to the OVN southbound database", "server", endpoint)
 	defer s.tableCache.Store(nil)
 	alive := time.NewTicker(probeInterval)
 	defer alive.Stop()
@@ -131,10 +131,10 @@ func (s *Southbound) notifyChange() {
 	}
 }
 
-// IsConnected says whether there is a connection now.
+// IsConnected reports whether there is a connection.
 func (s *Southbound) IsConnected() bool { return s.tableCache.Load() != nil }
 
-// ChassisByPort are the chassis that hold router ports, by port; nil: nothing is known.
+// ChassisByPort returns the chassis that router ports with a name prefix are bound to, by port. Nil: not connected.
 func (s *Southbound) ChassisByPort(prefix string) map[string]string {
 	rows := s.tableCache.Load()
 	if rows == nil {
@@ -154,7 +154,7 @@ func (s *Southbound) ChassisByPort(prefix string) map[string]string {
 	return out
 }
 
-// ChassisNames are those that there are; nil: nothing is known.
+// ChassisNames returns the names of all chassis. Nil: not connected.
 func (s *Southbound) ChassisNames() map[string]bool {
 	rows := s.tableCache.Load()
 	if rows == nil {

@@ -9,16 +9,15 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 )
 
-// Columns of the one row about the whole database that count changes: those that somebody waits for, and those that all
-// chassis have carried out.
+// Counters in NB_Global: the requested configuration, and the one that all chassis have applied.
 const (
 	nbCfgColumn = "nb_cfg"
 	hvCfgColumn = "hv_cfg"
 )
 
-// SyncHypervisors asks northd and all chassis to say that they have carried out what is in the northbound database, and
-// waits for that, as `ovn-nbctl --wait=hv sync` does. Whoever has not said it by the end of the context is seen in the
-// tables then: that is no failure.
+// SyncHypervisors waits until northd and all chassis have applied the contents of the northbound database, like
+// `ovn-nbctl --wait=hv sync`. It is no error if the context ends before that: the tables then show which chassis are
+// late.
 func SyncHypervisors(ctx context.Context, config Config) error {
 	c, _, err := connectToAny(ctx, config, nb.Database)
 	if err != nil {
@@ -35,7 +34,7 @@ func SyncHypervisors(ctx context.Context, config Config) error {
 		return fmt.Errorf("read %s: %w", nb.GlobalTable, err)
 	}
 	if len(results[0].Rows) == 0 {
-		return fmt.Errorf("%s has no row; has northd ever run?", nb.GlobalTable)
+		return fmt.Errorf("%s has no row; check that ovn-northd is running", nb.GlobalTable)
 	}
 	one := []ovsdb.Condition{ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, results[0].Rows[0]["_uuid"])}
 	results, err = transactAll(ctx, c, ovsdb.Operation{
@@ -43,7 +42,7 @@ func SyncHypervisors(ctx context.Context, config Config) error {
 		Mutations: []ovsdb.Mutation{*ovsdb.NewMutation(nbCfgColumn, ovsdb.MutateOperationAdd, 1)},
 	}, look)
 	if err != nil {
-		return fmt.Errorf("ask for a sign of life: %w", err)
+		return fmt.Errorf("increment nb_cfg: %w", err)
 	}
 	now := ovsdbRow(results[1].Rows[0])
 	for asked := now.intColumn(nbCfgColumn); now.intColumn(hvCfgColumn) < asked; {
@@ -52,7 +51,7 @@ func SyncHypervisors(ctx context.Context, config Config) error {
 			Until: string(ovsdb.WaitConditionNotEqual), Rows: []ovsdb.Row{{hvCfgColumn: now.intColumn(hvCfgColumn)}},
 		}, look)
 		if err != nil {
-			return nil //nolint:nilerr // the time is up
+			return nil //nolint:nilerr // the context has ended
 		}
 		now = ovsdbRow(results[1].Rows[0])
 	}

@@ -18,30 +18,31 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/sb"
 )
 
-// Tables are tables of a database as they were at one moment, with rows of everybody.
+// Tables is a snapshot of the tables of a database, including rows of others.
 type Tables struct {
-	SchemaVersion string // its version
-	// CertificateExpiry is when the server's certificate ends; zero: it has none.
+	SchemaVersion string
+	// CertificateExpiry is when the server's certificate expires. Zero: the server has none.
 	CertificateExpiry time.Time
 	rows              map[string][]ovsdbRow
 	byUUID            map[string]ovsdbRow
 }
 
-// ReadNorthbound reads the tables of the northbound database that decide about packets.
+// ReadNorthbound reads the tables of the northbound database that affect packets.
 func ReadNorthbound(ctx context.Context, config Config) (*Tables, error) {
 	return readTables(ctx, config, nb.Database, northboundColumns)
 }
 
-// ReadSouthbound reads from the southbound database what became of them.
+// ReadSouthbound reads the state of chassis, port bindings, MAC bindings and service monitors from the southbound
+// database.
 func ReadSouthbound(ctx context.Context, config Config) (*Tables, error) {
 	return readTables(ctx, config, sb.Database, southboundColumns)
 }
 
-// connectTimeout is how long it may take until one of the servers answers.
+// connectTimeout limits connecting to all servers together.
 const connectTimeout = 5 * time.Second
 
-// readTables reads from the first server that answers. Any of them will do: one that does not lead has the same rows, a
-// moment later.
+// readTables reads from the first server that answers. It need not be the leader: followers have the same rows,
+// slightly later.
 func readTables(ctx context.Context, config Config, database string, wanted map[string][]string) (*Tables, error) {
 	c, expires, err := connectToAny(ctx, config, database)
 	if err != nil {
@@ -81,13 +82,13 @@ func readTables(ctx context.Context, config Config, database string, wanted map[
 			out.rows[name] = append(out.rows[name], ovsdbRow(row))
 			out.byUUID[ovsdbRow(row).uuid()] = ovsdbRow(row)
 		}
-		// What has no other order has this one.
+		// The default order. Readers may sort differently.
 		slices.SortFunc(out.rows[name], func(a, b ovsdbRow) int { return strings.Compare(a.uuid(), b.uuid()) })
 	}
 	return out, nil
 }
 
-// CheckReachable says why none of the servers of the northbound database answers, soon.
+// CheckReachable returns an error if no server of the northbound database answers. It does not retry.
 func CheckReachable(ctx context.Context, config Config) error {
 	c, _, err := connectToAny(ctx, config, nb.Database)
 	if err == nil {
@@ -96,8 +97,8 @@ func CheckReachable(ctx context.Context, config Config) error {
 	return err
 }
 
-// connectToAny connects to the first server that answers. Each has its share of the time that there is. It says when
-// the server's certificate ends.
+// connectToAny connects to the first server that answers. The remaining time is divided among the remaining servers. It
+// also returns when the server's certificate expires.
 func connectToAny(ctx context.Context, config Config, database string) (client.Client, time.Time, error) {
 	var expires time.Time
 	secrets, err := config.loadTLSConfig()
@@ -107,7 +108,7 @@ func connectToAny(ctx context.Context, config Config, database string) (client.C
 	if secrets != nil {
 		verify := secrets.VerifyConnection
 		secrets.VerifyConnection = func(s tls.ConnectionState) error {
-			expires = s.PeerCertificates[0].NotAfter.UTC() // a server shows one, or there is no connection
+			expires = s.PeerCertificates[0].NotAfter.UTC() // TLS servers always present a certificate
 			return verify(s)
 		}
 	}
@@ -124,9 +125,9 @@ func connectToAny(ctx context.Context, config Config, database string) (client.C
 			return nil, expires, fmt.Errorf("%s: %w", endpoint, err)
 		}
 		end, _ := ctx.Deadline()
-		turn, over := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(config.Endpoints)-i))
-		err = c.Connect(turn)
-		over()
+		attempt, done := context.WithTimeout(ctx, time.Until(end)/time.Duration(len(config.Endpoints)-i))
+		err = c.Connect(attempt)
+		done()
 		if err == nil {
 			return c, expires, nil
 		}
@@ -136,7 +137,7 @@ func connectToAny(ctx context.Context, config Config, database string) (client.C
 	return nil, expires, errors.Join(failed...)
 }
 
-// transactAll carries operations out, and fails when one of them does.
+// transactAll runs operations in one transaction and fails if one of them fails.
 func transactAll(ctx context.Context, c client.Client, operations ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := c.Transact(ctx, operations...)
 	if err != nil {
@@ -146,7 +147,7 @@ func transactAll(ctx context.Context, c client.Client, operations ...ovsdb.Opera
 	return results, err
 }
 
-// tableRows are the rows of a table.
+// tableRows returns the rows of a table.
 func (t *Tables) tableRows(table string) []ovsdbRow {
 	if t == nil {
 		return nil
@@ -154,7 +155,7 @@ func (t *Tables) tableRows(table string) []ovsdbRow {
 	return t.rows[table]
 }
 
-// referencedRows are the rows that a column of a row refers to.
+// referencedRows returns the rows that a column of a row refers to.
 func (t *Tables) referencedRows(r ovsdbRow, column string) (out []ovsdbRow) {
 	for _, id := range r.uuidColumn(column) {
 		if row, there := t.byUUID[id]; there {
@@ -164,7 +165,7 @@ func (t *Tables) referencedRows(r ovsdbRow, column string) (out []ovsdbRow) {
 	return out
 }
 
-// referencedNames are the names of the rows that a column refers to, in order.
+// referencedNames returns the names of the rows that a column refers to, sorted.
 func (t *Tables) referencedNames(r ovsdbRow, column string) (out []string) {
 	for _, row := range t.referencedRows(r, column) {
 		out = append(out, row.stringColumn("name"))
@@ -173,10 +174,10 @@ func (t *Tables) referencedNames(r ovsdbRow, column string) (out []string) {
 	return out
 }
 
-// ovsdbRow is a row of any table. A column that it does not have is empty.
+// ovsdbRow is a row of any table. Missing columns are empty.
 type ovsdbRow ovsdb.Row
 
-// columnValues are the values of a column: a set of one is written without the set.
+// columnValues returns the values of a column. OVSDB encodes a set of one as a plain value.
 func (r ovsdbRow) columnValues(column string) []any {
 	switch v := r[column].(type) {
 	case nil:
@@ -229,14 +230,14 @@ func (r ovsdbRow) intColumn(column string) int {
 	return 0
 }
 
-// boolColumn says whether a column is true; unsaid is what it means when nothing is said.
-func (r ovsdbRow) boolColumn(column string, unsaid bool) bool {
+// boolColumn returns a column, or fallback if the column is empty.
+func (r ovsdbRow) boolColumn(column string, fallback bool) bool {
 	for _, v := range r.columnValues(column) {
 		if b, is := v.(bool); is {
 			return b
 		}
 	}
-	return unsaid
+	return fallback
 }
 
 func (r ovsdbRow) stringMapColumn(column string) map[string]string {

@@ -15,26 +15,26 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// errRouterChanged means that a router is not what it was when a transaction was worked out.
-var errRouterChanged = errors.New("the router has changed meanwhile")
+// errRouterChanged means that a router has changed since a transaction was prepared.
+var errRouterChanged = errors.New("the router was changed concurrently")
 
-// transaction is what brings the changes of one router about, worked out from what it was before.
+// transaction collects the operations for the changes of one router, based on the state before.
 type transaction struct {
 	session *session
 	shard   string
 	before  routerState
 
 	ops           []ovsdb.Operation
-	updates       map[string]rowDraft // of rows, by UUID
-	inserted      nb.LogicalRouter    // rows that come into the router's sets
-	removed       nb.LogicalRouter    // rows that leave them, and by that cease to exist
-	guardedTables map[string]bool     // tables whose set must still be what it was
-	newPorts      map[string]string   // of ours, those that come too: their names in the transaction
-	// newRouterPorts are those of them that are a router's, and groups the chassis groups that come.
+	updates       map[string]rowDraft // updated rows by UUID
+	inserted      nb.LogicalRouter    // rows to add to the router's sets
+	removed       nb.LogicalRouter    // rows to remove from them, which deletes the rows
+	guardedTables map[string]bool     // tables whose set in the router must be unchanged
+	newPorts      map[string]string   // our new ports, and their names in the transaction
+	// newRouterPorts and newChassisGroups map the names of new rows to their names in the transaction.
 	newRouterPorts, newChassisGroups map[string]string
-	foreignPorts                     map[string]bool  // ports that have the name of one of ours
-	missingMessages                  map[int]string   // operations that fail when something is not there: what
-	failedPortGroups                 map[string]error // groups that can't come, by name: nor can what is in them
+	foreignPorts                     map[string]bool  // ports of others that have one of our names
+	missingMessages                  map[int]string   // by operation: the error if it fails
+	failedPortGroups                 map[string]error // groups that can't be created, by name; their ACLs fail too
 }
 
 func newTransaction(s *session, shard string, before routerState) *transaction {
@@ -46,7 +46,7 @@ func newTransaction(s *session, shard string, before routerState) *transaction {
 	}
 }
 
-// addChange works out one change. It may have been carried out already.
+// addChange adds the operations for one change. The change may already have been made.
 func (t *transaction) addChange(c rowChange) error {
 	have, there := t.before.records[c.Key]
 	if setting, is := changedNBGlobalOption(c, have); is {
@@ -54,7 +54,7 @@ func (t *transaction) addChange(c rowChange) error {
 	}
 	switch {
 	case c.IsRemoval() && (!there || have.ownershipRank() == 0):
-		return nil // a row of others with our key is not ours to remove
+		return nil // the key is ours, but the row is not
 	case c.IsRemoval():
 		return t.removeRow(have)
 	case t.before.row == nil:
@@ -111,14 +111,14 @@ func (t *transaction) createRow(c rowChange) error {
 	}
 	if home, in := parentSets[table]; in {
 		where := parentName(*c.After, t.shard)
-		t.missingMessages[len(t.ops)] = fmt.Sprintf("there is no %s %s", home.table, where)
+		t.missingMessages[len(t.ops)] = fmt.Sprintf("%s %s does not exist", home.table, where)
 		return t.appendOps(home.insertOps(where, name, t.sameServiceCondition(c)...))
 	}
 	return nil
 }
 
-// sameServiceCondition is the condition that the parent of a row is of the same Service: names of load balancers are
-// not unique.
+// sameServiceCondition returns the condition that the parent of a health check belongs to the same Service: names of
+// load balancers are not unique.
 func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
 	if _, checks := (*c.After).(intent.LoadBalancerHealthCheck); !checks {
 		return nil
@@ -128,8 +128,8 @@ func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
 	return []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
 }
 
-// replaceUnmarked removes the row that has the name of a new one. Names of these tables are unique, and such names are
-// ours: it has lost its marks. With it all of the transaction would fail.
+// replaceUnmarked deletes an existing row with the name of a new one. Names are unique in these tables, and such names
+// are ours: the row has lost its external_ids. If it stayed, the whole transaction would fail.
 func (t *transaction) replaceUnmarked(row model.Model) {
 	remove := func(table string, where ...ovsdb.Condition) {
 		t.ops = append(t.ops, ovsdb.Operation{Op: ovsdb.OperationDelete, Table: table, Where: where})
@@ -141,7 +141,7 @@ func (t *transaction) replaceUnmarked(row model.Model) {
 		remove(nb.AddressSetTable, whereName(r.Name)...)
 	case *nb.ChassisGroup:
 		remove(nb.ChassisGroupTable, whereName(r.Name)...)
-	case *nb.LoadBalancer: // here several may have one name; one that says whose it is is that of another Service
+	case *nb.LoadBalancer: // names are not unique here; a row with an owner belongs to another Service
 		for _, b := range t.session.loadBalancersByName(r.Name) {
 			shard := b.ExternalIDs[ownership.RowShardKey]
 			if (shard == "" || rowOrigin(b.ExternalIDs, shard) == unknownOrigin) &&
@@ -153,7 +153,7 @@ func (t *transaction) replaceUnmarked(row model.Model) {
 	}
 }
 
-// draftRow writes a row of this transaction.
+// draftRow encodes a row and fills in its references to other rows.
 func (t *transaction) draftRow(c rowChange, uuid string, have model.Model) (rowDraft, error) {
 	d, err := encodeRow(*c.After, uuid, ownerExternalIDs(c.Key.Table, t.shard, c.Origin), have)
 	if err != nil {
@@ -173,7 +173,7 @@ func (t *transaction) draftRow(c rowChange, uuid string, have model.Model) (rowD
 	return d, err
 }
 
-// gatewayPortUUID is the port that a translation is for.
+// gatewayPortUUID returns the router port that a NAT applies to.
 func (t *transaction) gatewayPortUUID(port string) (*string, error) {
 	if name, comes := t.newRouterPorts[port]; comes {
 		return &name, nil
@@ -181,11 +181,11 @@ func (t *transaction) gatewayPortUUID(port string) (*string, error) {
 	if p := t.session.routerPortByName(port); p != nil {
 		return &p.UUID, nil
 	}
-	return nil, fmt.Errorf("there is no router port %s", port)
+	return nil, fmt.Errorf("router port %s does not exist", port)
 }
 
-// portGroupMembers are the ports of a group. A pod's port may have vanished since the group was worked out: the others
-// must not wait for the next run. The database itself drops a member whose row is gone.
+// portGroupMembers returns the ports of a group. It skips ports of pods that were deleted in the meantime, so that the
+// others need not wait for the next run. ovsdb-server itself removes members whose row is deleted.
 func (t *transaction) portGroupMembers(g intent.PortGroup) (out []string, err error) {
 	for _, port := range strings.Fields(g.Ports) {
 		if name, comes := t.newPorts[port]; comes {
@@ -195,22 +195,23 @@ func (t *transaction) portGroupMembers(g intent.PortGroup) (out []string, err er
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("there is no switch port %s", g.Ports)
+		return nil, fmt.Errorf("none of the switch ports of the group exist: %s", g.Ports)
 	}
 	return out, nil
 }
 
-// isRowKind says whether a row is of a kind.
+// isRowKind reports whether a row has the type T.
 func isRowKind[T intent.Row](row intent.Row) bool {
 	_, is := row.(T)
 	return is
 }
 
-// setPortOption gives a port of Kube-OVN's an option, or takes it away. Its other options are Kube-OVN's and stay.
+// setPortOption sets or removes an option of a port of Kube-OVN. It does not change the other options, which belong to
+// Kube-OVN.
 func (t *transaction) setPortOption(o intent.PortOption) error {
 	port, options := t.session.portOptions(o)
 	if port == nil {
-		return fmt.Errorf("there is no port %s", o.Port)
+		return fmt.Errorf("port %s does not exist", o.Port)
 	}
 	mutations := []model.Mutation{{Field: options, Mutator: ovsdb.MutateOperationDelete, Value: []string{o.Name}}}
 	if o.Value != "" {
@@ -223,17 +224,17 @@ func (t *transaction) setPortOption(o intent.PortOption) error {
 	return t.appendOps(t.session.nbClient.Where(port).Mutate(port, mutations...))
 }
 
-// setPortNetworks gives a port of Kube-OVN's another address.
+// setPortNetworks changes the address of a port of Kube-OVN.
 func (t *transaction) setPortNetworks(n intent.RouterPortNetwork) error {
 	p := t.session.routerPortByName(n.Port)
 	if p == nil {
-		return fmt.Errorf("there is no port %s", n.Port)
+		return fmt.Errorf("port %s does not exist", n.Port)
 	}
 	moved := &nb.LogicalRouterPort{UUID: p.UUID, Networks: []string{n.Network.String()}}
 	return t.appendOps(t.session.nbClient.Where(moved).Update(moved, &moved.Networks))
 }
 
-// portOptions are those of the port that an option is of, with the port; nil when there is none.
+// portOptions returns the port that an option belongs to and its options, or nil if there is no such port.
 func (s *session) portOptions(o intent.PortOption) (model.Model, *map[string]string) {
 	if o.Table == nb.LogicalSwitchPortTable {
 		if p := s.switchPortByName(o.Port); p != nil {
@@ -247,23 +248,23 @@ func (s *session) portOptions(o intent.PortOption) (model.Model, *map[string]str
 	return nil, nil
 }
 
-// checkPortNames checks the names of ports: they are unique in the whole database.
+// checkPortNames checks that the names of new ports are free. They are unique in the whole database.
 func (t *transaction) checkPortNames(row intent.Row) error {
 	switch r := row.(type) {
 	case intent.LogicalRouterPort:
 		if t.session.routerPortByName(r.Name) != nil {
 			t.foreignPorts[r.Name] = true
-			return fmt.Errorf("there is a router port %s already, and it is not ours", r.Name)
+			return fmt.Errorf("router port %s already exists and is not managed by Sallyport", r.Name)
 		}
 		t.newPorts[r.Name] = r.Name
 	case intent.LogicalSwitchPort:
 		if t.session.switchPortByName(r.Name) != nil {
-			return fmt.Errorf("there is a switch port %s already, and it is not ours", r.Name)
+			return fmt.Errorf("switch port %s already exists and is not managed by Sallyport", r.Name)
 		}
 	case intent.StaticMACBinding:
 		port := t.session.routerPortByName(r.Port)
 		if t.foreignPorts[r.Port] {
-			return fmt.Errorf("router port %s is not ours", r.Port)
+			return fmt.Errorf("router port %s is not managed by Sallyport", r.Port)
 		}
 		if _, comes := t.newPorts[r.Port]; !comes && (port == nil || !slices.Contains(t.before.row.Ports, port.UUID)) {
 			return fmt.Errorf("router %s has no port %s", t.shard, r.Port)
@@ -272,8 +273,8 @@ func (t *transaction) checkPortNames(row intent.Row) error {
 	return nil
 }
 
-// findStrayBinding is a MAC binding that is not seen as ours, because it has outlived its port or has another's
-// address, and is in the way of a new one.
+// findStrayBinding returns an existing MAC binding with the key of a new one. It is not recognized as ours because its
+// port was deleted or its MAC address is not ours.
 func (t *transaction) findStrayBinding(c rowChange) *record {
 	binding, ok := (*c.After).(intent.StaticMACBinding)
 	if !ok {
@@ -287,7 +288,8 @@ func (t *transaction) findStrayBinding(c rowChange) *record {
 	return nil
 }
 
-// updateRow changes what a row states. Whose it is is written to rows of ours only: one of Kube-OVN's stays Kube-OVN's.
+// updateRow updates the columns of a row. It writes external_ids only to rows that are ours: a row of Kube-OVN still
+// belongs to Kube-OVN.
 func (t *transaction) updateRow(have record, c rowChange) error {
 	d, err := t.draftRow(c, have.uuid, have.row)
 	if err != nil {
@@ -318,10 +320,10 @@ func (t *transaction) removeRow(have record) error {
 	}
 	if have.key.Table == nb.ChassisGroupTable {
 		if port := t.findRemainingPort(have.uuid); port != "" {
-			return fmt.Errorf("router port %s is still held by it", port)
+			return fmt.Errorf("the chassis group is still in use by router port %s", port)
 		}
 	}
-	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server forgets to, when the switch changes as well
+	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server fails to do this if the switch changes too
 		if err := t.updateLoadBalancerSets(have.uuid, b, intent.LoadBalancer{}); err != nil {
 			return err
 		}
@@ -335,13 +337,13 @@ func (t *transaction) removeRow(have record) error {
 	if !ok {
 		return nil
 	}
-	// the group may go as well, and ovsdb-server looks who refers to it before it collects what is in no set
+	// The group may be deleted too, and ovsdb-server checks references to it before it deletes rows that are in no set.
 	if port.Group != nil {
 		if err := t.appendOps(t.session.nbClient.Where(port).Delete()); err != nil {
 			return err
 		}
 	}
-	for _, b := range t.session.macBindingRecords(port.Name, have.origin) { // nothing else would ever find them again
+	for _, b := range t.session.macBindingRecords(port.Name, have.origin) { // nothing else would ever find them
 		if err := t.appendOps(t.session.nbClient.Where(b.row).Delete()); err != nil {
 			return err
 		}
@@ -354,7 +356,7 @@ func (t *transaction) appendOps(ops []ovsdb.Operation, err error) error {
 	return err
 }
 
-// commit sends the transaction, and says whether there was anything to send.
+// commit sends the transaction. It reports whether there was anything to send.
 func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
 	if err := t.mutateRouterSets(); err != nil {
 		return false, err
@@ -395,7 +397,7 @@ func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
 	return false, fmt.Errorf("northbound transaction: %w", err)
 }
 
-// mutateRouterSets puts new rows into the router's sets and takes others out.
+// mutateRouterSets adds new rows to the router's sets and removes deleted ones.
 func (t *transaction) mutateRouterSets() error {
 	var mutations []model.Mutation
 	r := t.before.row
@@ -415,8 +417,8 @@ func (t *transaction) mutateRouterSets() error {
 	return t.appendOps(t.session.nbClient.Where(r).Mutate(r, mutations...))
 }
 
-// guardOps lets the transaction fail when somebody else has changed a set that it relies on. Otherwise two of us would
-// write the same row, Kube-OVN and we: nothing in the database forbids it, and Kube-OVN does not work with two.
+// guardOps returns an operation that fails the transaction if a set that it relies on has changed. Otherwise Kube-OVN
+// and we could both write the same row: the database does not forbid it, and Kube-OVN does not work with duplicates.
 func (t *transaction) guardOps() ([]ovsdb.Operation, error) {
 	if len(t.guardedTables) == 0 {
 		return nil, nil
@@ -435,7 +437,7 @@ func (t *transaction) guardTable(table string) {
 	}
 }
 
-// routerSet is a router's set of rows of a table; nil for a table that routers have none of.
+// routerSet returns the router's set for a table, or nil if routers have none.
 func routerSet(r *nb.LogicalRouter, table string) *[]string {
 	switch table {
 	case nb.LogicalRouterPortTable:

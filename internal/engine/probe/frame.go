@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of ARP, ICMPv6 and Ethernet, and where things are in a frame without a tag.
+// Constants of ARP, ICMPv6 and Ethernet, and offsets in an untagged frame.
 const (
 	arpRequest = 1
 
 	neighbourSolicitation  = 135
 	neighbourAdvertisement = 136
-	targetLinkOption       = 2 // the MAC address of who is asked for
+	targetLinkOption       = 2 // target link-layer address
 	ndHopLimit             = 255
 
-	minFrameLength = 60 // a frame is no shorter
+	minFrameLength = 60 // minimum length of a frame
 
 	arpSenderOffset  = 22 // MAC address, then IPv4 address
 	icmpOffset       = 14 + 40
@@ -30,10 +30,10 @@ const (
 
 var (
 	broadcastMAC = net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	allNodesMAC  = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1} // who answers somebody without an address answers all
+	allNodesMAC  = net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1} // where answers to unspecified addresses go
 )
 
-// buildFrame is a question, from a MAC address.
+// buildFrame returns a request from a MAC address.
 func buildFrame(from net.HardwareAddr, k claimKey) []byte {
 	kind, to, body := uint16(unix.ETH_P_ARP), broadcastMAC, buildARPRequest(from, k.address)
 	if k.address.Is6() {
@@ -47,14 +47,14 @@ func buildFrame(from net.HardwareAddr, k claimKey) []byte {
 	return append(out, make([]byte, max(0, minFrameLength-len(out)))...)
 }
 
-// buildARPRequest is an ARP request from nobody.
+// buildARPRequest returns an ARP request without sender address.
 func buildARPRequest(from net.HardwareAddr, target netip.Addr) []byte {
 	out := []byte{0, 1, 8, 0, 6, 4, 0, arpRequest} // Ethernet, IPv4, and the lengths of their addresses
 	out = append(append(out, from...), 0, 0, 0, 0)
 	return append(append(out, 0, 0, 0, 0, 0, 0), target.AsSlice()...)
 }
 
-// buildSolicitation is a neighbour solicitation from nobody, with its IPv6 header.
+// buildSolicitation returns a neighbour solicitation without source address, with its IPv6 header.
 func buildSolicitation(target netip.Addr) []byte {
 	message := append([]byte{neighbourSolicitation, 0, 0, 0, 0, 0, 0, 0}, target.AsSlice()...)
 	addresses := append(make([]byte, 16), solicitedNodeGroup(target)...)
@@ -64,7 +64,7 @@ func buildSolicitation(target netip.Addr) []byte {
 	return append(append(header, addresses...), message...)
 }
 
-// solicitedNodeGroup is the multicast address that whoever has an address listens to.
+// solicitedNodeGroup returns the solicited-node multicast address.
 func solicitedNodeGroup(a netip.Addr) []byte {
 	ip := a.As16()
 	return []byte{0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, ip[13], ip[14], ip[15]}
@@ -74,7 +74,7 @@ func solicitedNodeMAC(a netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x33, 0x33}, solicitedNodeGroup(a)[12:]...)
 }
 
-// checksum is the Internet checksum.
+// checksum returns the Internet checksum.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i, c := range b {
@@ -86,8 +86,8 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// parseClaim is the address that a frame without a tag says somebody has, and that one's MAC address. Whatever ARP
-// packet has an address as its sender's counts: also a request (RFC 5227, 2.1.1).
+// parseClaim returns the address that an untagged frame claims, and the MAC address that claims it. Any ARP packet with
+// the address as sender counts, also a request (RFC 5227, 2.1.1).
 func parseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 	switch {
 	case len(frame) >= arpSenderOffset+10 && etherTypeOf(frame) == unix.ETH_P_ARP:
@@ -95,7 +95,7 @@ func parseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 			net.HardwareAddr(frame[arpSenderOffset : arpSenderOffset+6]), true
 	case len(frame) >= ndOptionsOffset && etherTypeOf(frame) == unix.ETH_P_IPV6 &&
 		frame[nextHeaderOffset] == unix.IPPROTO_ICMPV6 && frame[icmpOffset] == neighbourAdvertisement &&
-		frame[hopLimitOffset] == ndHopLimit: // one that was forwarded is not from this wire
+		frame[hopLimitOffset] == ndHopLimit: // otherwise it was forwarded from another link
 		return netip.AddrFrom16([16]byte(frame[ndTargetOffset:])), targetLinkAddress(frame), true
 	default:
 		return netip.Addr{}, nil, false
@@ -104,7 +104,7 @@ func parseClaim(frame []byte) (netip.Addr, net.HardwareAddr, bool) {
 
 func etherTypeOf(frame []byte) uint16 { return binary.BigEndian.Uint16(frame[etherTypeOffset:]) }
 
-// targetLinkAddress is the MAC address that an advertisement names; without one it is its sender's.
+// targetLinkAddress returns the MAC address in an advertisement, or that of the sender if there is none.
 func targetLinkAddress(frame []byte) net.HardwareAddr {
 	for rest := frame[ndOptionsOffset:]; len(rest) >= 8 && rest[1] > 0; {
 		if rest[0] == targetLinkOption {

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FuzzClaim: any frame claims one address for one MAC address, or none; and what we ask ourselves claims nothing that anybody asked for.
+// FuzzClaim: any frame claims one address for one MAC address, or none. Our own requests claim no address that was
+// requested.
 func FuzzClaim(f *testing.F) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	for _, text := range []string{"198.51.100.7", "fd00::7"} {
@@ -34,7 +35,8 @@ func FuzzClaim(f *testing.F) {
 	})
 }
 
-// Somebody who claims an address for ever more MAC addresses makes no answer without end, and what nobody asked for is not kept.
+// A host that claims an address for many MAC addresses can't make a result grow without limit, and claims that nobody
+// requested are discarded.
 func TestClaimsAreBounded(t *testing.T) {
 	asked, other := claimKey{address: netip.MustParseAddr("198.51.100.7")}, claimKey{address: netip.MustParseAddr("198.51.100.8")}
 	c := claims{asked: {}}

@@ -1,8 +1,8 @@
-// Package probe is questions on a wire: who has an address there.
+// Package probe is a search for the hosts on a link that have an address.
 //
-// They leave no trace in anybody's tables. IPv4 is asked as by a host that is about to take an address (RFC 5227), IPv6
-// as in the detection of duplicates (RFC 4862): without a source address. OVN would write down for each of its routers
-// who asks otherwise.
+// The requests leave no entries in neighbour tables. IPv4 uses ARP probes like a host that is about to take an address
+// (RFC 5227), IPv6 uses duplicate address detection (RFC 4862): without a source address. With one, OVN would store the
+// requester as a neighbour of each of its routers.
 package probe
 
 import (
@@ -18,34 +18,34 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A frame may be lost, so each question is asked three times, and a slow host has time to answer the last one.
+// Frames may be lost, so each request is sent three times. Slow hosts have time to answer the last one.
 const (
 	sendCount    = 3
 	sendInterval = 250 * time.Millisecond
 	probeTimeout = time.Second
 )
 
-// Query asks who has an address on the wire that an interface leads to.
+// Query asks which hosts have an address on the link of an interface.
 type Query struct {
 	Interface string
-	VLAN      uint16 // 0: without a tag
+	VLAN      uint16 // 0: untagged
 	Address   netip.Addr
 }
 
-// Result is who has it. More than one: two hosts have the same address.
+// Result has the hosts that answered. More than one: a duplicate address.
 type Result struct {
-	MACs []string // sorted; of many, the first
-	Err  error    // why it could not be asked
+	MACs []string // sorted, at most maxMACs
+	Err  error    // why the request failed
 }
 
-// maxMACs is how many MAC addresses an answer has. Whoever is on the wire can claim an address for as many as frames
-// fit into a second.
+// maxMACs limits the MAC addresses in a result. Any host on the link can claim an address for as many as fit into a
+// second.
 const maxMACs = 16
 
-// FindNeighbours asks all questions at the same time, and returns the answers in their order. It takes a second.
+// FindNeighbours sends all queries at the same time, and returns the results in their order. It takes a second.
 //
-// What asks is the interface, straight to the wire: neither the node's own kernel, nor a switch that has the interface
-// as a port hears it.
+// The frames go directly to the link: neither the node's own kernel nor a switch that has the interface as a port
+// receives them.
 func FindNeighbours(ctx context.Context, questions []Query) []Result {
 	out := make([]Result, len(questions))
 	byInterface := map[string][]int{}
@@ -55,7 +55,7 @@ func FindNeighbours(ctx context.Context, questions []Query) []Result {
 	var wait sync.WaitGroup
 	for _, name := range slices.Sorted(maps.Keys(byInterface)) {
 		which := byInterface[name]
-		s, err := openSocket(name) // here, because the network namespace is that of the caller's thread
+		s, err := openSocket(name) // here, because of the network namespace of the caller's thread
 		if err != nil {
 			for _, i := range which {
 				out[i].Err = err
@@ -71,7 +71,7 @@ func FindNeighbours(ctx context.Context, questions []Query) []Result {
 	return out
 }
 
-// claimKey is what an answer is about.
+// claimKey identifies a requested address.
 type claimKey struct {
 	vlan    uint16
 	address netip.Addr
@@ -79,17 +79,17 @@ type claimKey struct {
 
 func claimKeyOf(q Query) claimKey { return claimKey{q.VLAN, q.Address} }
 
-// claims are the MAC addresses for which somebody claimed what was asked for.
+// claims are the MAC addresses that claimed a requested address.
 type claims map[claimKey]map[string]bool
 
-// addClaim notes a claim: only of what was asked for, and not without end.
+// addClaim records a claim for a requested address, up to the limit.
 func (c claims) addClaim(k claimKey, mac net.HardwareAddr) {
 	if macs := c[k]; macs != nil && len(macs) < maxMACs {
 		macs[mac.String()] = true
 	}
 }
 
-// runQueries asks some of the questions on one socket, and writes the answers.
+// runQueries sends some of the queries on one socket and stores the results.
 func (s *packetSocket) runQueries(ctx context.Context, questions []Query, which []int, out []Result) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -114,14 +114,14 @@ func (s *packetSocket) runQueries(ctx context.Context, questions []Query, which 
 	}
 }
 
-// sendQueries asks everything, several times.
+// sendQueries sends all requests several times.
 func (s *packetSocket) sendQueries(ctx context.Context, asked []claimKey) error {
 	again := time.NewTicker(sendInterval)
 	defer again.Stop()
 	for range sendCount {
 		for _, k := range asked {
 			if err := s.sendFrame(buildFrame(s.mac, k)); err != nil {
-				return fmt.Errorf("ask on %s: %w", s.name, err)
+				return fmt.Errorf("send on %s: %w", s.name, err)
 			}
 		}
 		select {

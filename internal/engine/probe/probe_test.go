@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterTestNetwork puts the test's thread into a network namespace of its own with an interface eth1 on a wire. The
-// thread ends with the test.
+// enterTestNetwork moves the test's thread to a new network namespace with an interface eth1 on a link. The thread ends
+// with the test.
 func enterTestNetwork(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -26,7 +26,7 @@ func enterTestNetwork(t *testing.T) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)
 	}
-	runCommand(t, "sysctl -qw net.ipv4.conf.all.arp_ignore=1") // the wire is no host
+	runCommand(t, "sysctl -qw net.ipv4.conf.all.arp_ignore=1") // the link itself must not answer
 	runIP(t, "link add wire type bridge")
 	runIP(t, "link set wire up")
 	runIP(t, "link add eth1 type veth peer name to-eth1")
@@ -45,7 +45,7 @@ func runCommand(t *testing.T, command string) {
 	}
 }
 
-// addHost puts a host with addresses on the wire, and returns its MAC address.
+// addHost adds a host with addresses to the link and returns its MAC address.
 func addHost(t *testing.T, name, mac string, addresses ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", "echo; exec sleep 60")
@@ -73,7 +73,7 @@ func addHost(t *testing.T, name, mac string, addresses ...string) string {
 	return mac
 }
 
-// formatResults is the answers as lines.
+// formatResults returns the results as lines.
 func formatResults(answers []Result) (out []string) {
 	for _, a := range answers {
 		line := strings.Join(a.MACs, " ")
@@ -103,7 +103,7 @@ func TestNeighbours(t *testing.T) {
 	enterTestNetwork(t)
 	a := addHost(t, "a-host", "02:00:00:00:00:0a", "192.0.2.1/24", "192.0.2.9/24", "2001:db8::1/64", "2001:db8::9/64")
 	b := addHost(t, "b-host", "02:00:00:00:00:0b", "192.0.2.2/24", "192.0.2.9/24", "2001:db8::9/64")
-	runIP(t, "link add eth2 type veth peer name far2") // stays down
+	runIP(t, "link add eth2 type veth peer name far2") // not set up
 	ask := func(name, address string) Query {
 		return Query{Interface: name, Address: netip.MustParseAddr(address)}
 	}
@@ -114,21 +114,21 @@ func TestNeighbours(t *testing.T) {
 	}
 	want := []string{
 		a, b, a + " " + b, "", a, a + " " + b, "", a,
-		"error: there is no interface eth7 on this node", "error: ask on eth2: it is down",
-		"error: lo is no Ethernet interface",
+		"error: there is no interface eth7 on this node", "error: send on eth2: the interface is down",
+		"error: lo is not an Ethernet interface",
 	}
 	assertResults(t, questions, want)
-	runIP(t, "link add switch type bridge") // which takes what comes in by its ports, as an Open vSwitch does
+	runIP(t, "link add switch type bridge") // takes the packets of its ports, like Open vSwitch
 	runIP(t, "link set switch up")
 	runIP(t, "link set eth1 master switch")
 	assertResults(t, questions, want)
 
-	runIP(t, "addr add 192.0.2.50/24 dev eth1") // the node itself has it, and is not asked
+	runIP(t, "addr add 192.0.2.50/24 dev eth1") // an address of the node itself, which gets no request
 	runIP(t, "addr add 192.0.2.2/24 dev eth1")
 	assertResults(t, []Query{ask("eth1", "192.0.2.50"), ask("eth1", "192.0.2.2")}, []string{"", b})
 }
 
-// A question with a tag is answered by who is in that VLAN, and a question without by nobody there.
+// A tagged request is answered by hosts of that VLAN, an untagged one by none of them.
 func TestNeighboursInVLANs(t *testing.T) {
 	enterTestNetwork(t)
 	runIP(t, "link add far type veth peer name to-far")
@@ -139,7 +139,7 @@ func TestNeighboursInVLANs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(far.close)
-	go answerARP(far, map[claimKey]claimKey{ // what is asked, and what is said then
+	go answerARP(far, map[claimKey]claimKey{ // request, and the answer
 		{7, netip.MustParseAddr("192.0.2.1")}: {7, netip.MustParseAddr("192.0.2.1")},
 		{8, netip.MustParseAddr("192.0.2.1")}: {9, netip.MustParseAddr("192.0.2.1")},
 		{7, netip.MustParseAddr("192.0.2.2")}: {0, netip.MustParseAddr("192.0.2.2")},
@@ -154,7 +154,7 @@ func TestNeighboursInVLANs(t *testing.T) {
 	assertResults(t, questions, []string{far.mac.String(), "", "", "", far.mac.String()})
 }
 
-// answerARP answers ARP requests with a tag by replies with a tag.
+// answerARP answers tagged ARP requests with tagged replies.
 func answerARP(far *packetSocket, says map[claimKey]claimKey) {
 	raw, err := far.file.SyscallConn()
 	if err != nil {
@@ -186,7 +186,7 @@ func buildARPReply(to, from net.HardwareAddr, k claimKey) []byte {
 	return append(append(out, to...), 0, 0, 0, 0)
 }
 
-// What is no answer is none, however short it is.
+// Frames that are not an answer are ignored, however short they are.
 func TestClaim(t *testing.T) {
 	advertised := buildFrame(net.HardwareAddr{2, 0, 0, 0, 0, 1}, claimKey{0, netip.MustParseAddr("2001:db8::1")})
 	advertised[icmpOffset] = neighbourAdvertisement

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetSocket is a packet socket on an interface. It hears whatever comes in by it, before a bridge or an Open vSwitch
-// takes it away: those take everything from protocols of their own, and nothing from who listens to all.
+// packetSocket is a packet socket on an interface. It receives frames before a bridge or Open vSwitch takes them: those
+// take frames from sockets bound to a protocol, but not from sockets that receive all protocols.
 type packetSocket struct {
 	name string
 	mac  net.HardwareAddr
@@ -22,7 +22,7 @@ type packetSocket struct {
 	to   *unix.SockaddrLinklayer
 }
 
-// bpfFilter lets ARP and neighbour advertisements through. The kernel has taken a tag off before.
+// bpfFilter accepts ARP and neighbour advertisements. The kernel has already removed the VLAN tag.
 var bpfFilter = []bpf.Instruction{
 	bpf.LoadAbsolute{Off: etherTypeOffset, Size: 2},
 	bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.ETH_P_ARP, SkipTrue: 5},
@@ -36,9 +36,9 @@ var bpfFilter = []bpf.Instruction{
 }
 
 const (
-	maxFrameLength    = 512 // more than any answer has
-	auxdataLength     = 20  // what the kernel says about a frame
-	auxdataVLANOffset = 16  // in that
+	maxFrameLength    = 512 // longer than any answer
+	auxdataLength     = 20  // PACKET_AUXDATA of a frame
+	auxdataVLANOffset = 16  // offset in it
 )
 
 // openSocket opens a socket on an interface.
@@ -48,12 +48,12 @@ func openSocket(name string) (*packetSocket, error) {
 		return nil, fmt.Errorf("there is no interface %s on this node", name)
 	}
 	if len(link.HardwareAddr) != len(broadcastMAC) {
-		return nil, fmt.Errorf("%s is no Ethernet interface", name)
+		return nil, fmt.Errorf("%s is not an Ethernet interface", name)
 	}
-	// Without a protocol it hears nothing until it is set up.
+	// Protocol 0: the socket receives nothing until it is bound.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open a packet socket; is CAP_NET_RAW missing? %w", err)
+		return nil, fmt.Errorf("open a packet socket (requires CAP_NET_RAW): %w", err)
 	}
 	//nolint:gosec // a constant length
 	s := &packetSocket{
@@ -86,21 +86,21 @@ func (s *packetSocket) configureSocket(fd int) error {
 	group := &unix.PacketMreq{Ifindex: int32(s.to.Ifindex), Type: unix.PACKET_MR_MULTICAST, Alen: uint16(len(allNodesMAC))} //nolint:gosec // of the kernel
 	copy(group.Address[:], allNodesMAC)
 	return errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1), // has the tag
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1), // has the VLAN tag
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
 		unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, group),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: s.to.Ifindex, Protocol: htons(unix.ETH_P_ALL)}),
 	)
 }
 
-// htons is a number of two bytes in the order of networks.
+// htons converts to network byte order.
 func htons(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }
 
 func (s *packetSocket) close() { _ = s.file.Close() }
 
-// sendFrame sends a frame as it is.
+// sendFrame sends a frame unchanged.
 func (s *packetSocket) sendFrame(frame []byte) error {
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -112,15 +112,15 @@ func (s *packetSocket) sendFrame(frame []byte) error {
 		return !errors.Is(failed, unix.EAGAIN)
 	})
 	if errors.Is(failed, unix.ENETDOWN) {
-		return errors.New("it is down")
+		return errors.New("the interface is down")
 	}
-	if errors.Is(failed, unix.ENOBUFS) { // as good as lost on the wire: it is asked again
+	if errors.Is(failed, unix.ENOBUFS) { // like a loss on the wire: the request is repeated
 		return nil
 	}
 	return errors.Join(err, failed)
 }
 
-// receiveClaims calls back for each address that somebody claims, until the context ends.
+// receiveClaims calls heard for each claim until the context ends.
 func (s *packetSocket) receiveClaims(ctx context.Context, heard func(claimKey, net.HardwareAddr)) error {
 	defer context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Now()) })()
 	raw, err := s.file.SyscallConn()
@@ -139,7 +139,7 @@ func (s *packetSocket) receiveClaims(ctx context.Context, heard func(claimKey, n
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil
 		case errors.Is(failed, unix.ENETDOWN):
-			return fmt.Errorf("listen on %s: it is down", s.name)
+			return fmt.Errorf("listen on %s: the interface is down", s.name)
 		case err != nil || failed != nil:
 			return fmt.Errorf("listen on %s: %w", s.name, errors.Join(err, failed))
 		}
@@ -149,7 +149,7 @@ func (s *packetSocket) receiveClaims(ctx context.Context, heard func(claimKey, n
 	}
 }
 
-// parseVLANTag is the VLAN of a frame, which the kernel has taken off.
+// parseVLANTag returns the VLAN tag that the kernel has removed from a frame.
 func parseVLANTag(oob []byte) uint16 {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {

@@ -511,7 +511,7 @@ var driftFaults = []fault{
 	},
 	{
 		"an element is gone", addDifference("+ "+elementKey+" {}", elementKey, project), ElementMissing, Error,
-		clusterstate.RouterRef("acme-prod"), "default way out", nil,
+		clusterstate.RouterRef("acme-prod"), "default egress", nil,
 	},
 	{
 		"an element was changed", addDifference("~ "+elementKey+" {} → {a}", elementKey, project), ElementChanged,

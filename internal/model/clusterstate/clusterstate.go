@@ -1,8 +1,8 @@
-// Package clusterstate is a whole cluster as a value: what was asked for, what the engine holds, what differs, and what nodes
-// say of themselves.
+// Package clusterstate is the state of a whole cluster as a value: what was requested, what the engine holds, how they
+// differ, and what nodes report.
 //
-// Everything that an operator looks at is worked out from one: traces, maps, explanations and findings. So all of them
-// tell of the same moment.
+// Everything that operators see is computed from one such value: traces, maps, explanations and findings. So all of
+// them describe the same moment.
 package clusterstate
 
 import (
@@ -19,23 +19,23 @@ type State struct {
 	Taken   time.Time
 	Cluster Cluster
 	Logical logical.Network
-	// Shards are those that were compiled and compared with what is there: all, or those that somebody asked about.
+	// Shards are the shards that were compiled and compared with the cluster: all, or those that were requested.
 	Shards []Shard
-	// Inspected is what nodes say of themselves, by name. A node that did not answer is there with a Problem.
+	// Inspected is what nodes report, by name. A node that did not answer has a Problem.
 	Inspected map[string]NodeInspection
 	// Unread is what could not be read.
 	Unread []ReadFailure
-	// Certificates are those with which it was read.
+	// Certificates are those used for reading.
 	Certificates []Certificate
 }
 
-// Certificate is a certificate that somebody shows, and until when it is good.
+// Certificate is a certificate and its expiry.
 type Certificate struct {
-	For     string // what it is shown to
+	For     string // the peer it is presented to
 	Expires time.Time
 }
 
-// ReadFailure is a system that could not be read, and why.
+// ReadFailure is a system that could not be read, and the reason.
 type ReadFailure struct{ System, Problem string }
 
 // The systems that are read.
@@ -45,23 +45,21 @@ const (
 	Southbound = "OVN southbound database"
 )
 
-// Cluster is the objects of Kubernetes, sorted by namespace and name.
+// Cluster has the Kubernetes objects, sorted by namespace and name.
 type Cluster struct {
-	Name     string // of the kubeconfig's context
-	Version  string // of Kubernetes
-	KubeOVN  string // the version of Kube-OVN's controller; empty: unknown
-	Networks []Network
-	Subnets  []Subnet
-	Vpcs     []Vpc
-	// Namespaces are all of them.
+	Name       string // context of the kubeconfig
+	Version    string // of Kubernetes
+	KubeOVN    string // the version of Kube-OVN's controller; empty: unknown
+	Networks   []Network
+	Subnets    []Subnet
+	Vpcs       []Vpc
 	Namespaces []Namespace
 	Projects   []Project
 	EIps       []EIp
 	FIps       []FIp
 	Services   []Service
-	// Beside are the headless Services that tell the addresses of others.
-	Beside []Service
-	// EgressIPs, EgressServices, EgressRoutes and NodePaths are said in their own words.
+	// Beside are the headless companion Services that publish the addresses of load balancers.
+	Beside         []Service
 	EgressIPs      []EgressIP
 	EgressServices []EgressPolicy
 	EgressRoutes   []EgressPolicy
@@ -69,25 +67,25 @@ type Cluster struct {
 	Pods           []Pod
 	Nodes          []Node
 	OvnEips        []OvnEip
-	Policies       []NetworkPolicy // NetworkPolicies
-	// Routes are those of the Gateway API, and Backends where Envoy Gateway sends their requests to.
+	Policies       []NetworkPolicy
+	// Routes are those of the Gateway API. Backends are where Envoy Gateway sends their requests.
 	Routes   []Route
 	Backends []Backend
 	Gateways []Gateway
 	Classes  []GatewayClass
-	// Inspections are questions to nodes that somebody has left there.
+	// Inspections are the existing Inspection objects.
 	Inspections []Object
-	// Leases say who leads: the controller and Kube-OVN's.
+	// Leases are those of the controller and of Kube-OVN's controller.
 	Leases []Lease
-	// Absent are kinds that are needed and that Kubernetes does not know.
+	// Absent are required kinds whose CRDs are not installed.
 	Absent []string
-	// Inside are the prefixes of cluster addresses of Services.
+	// Inside are the prefixes of cluster IPs of Services.
 	Inside []netip.Prefix
 	// Events are the last warnings, by object.
 	Events []Event
 }
 
-// Object is what all have.
+// Object has the fields common to all objects.
 type Object struct {
 	state.Ref
 	Created    time.Time
@@ -101,10 +99,10 @@ type Object struct {
 type Condition struct {
 	Type, Status, Reason, Message string
 	Since                         time.Time
-	Generation                    int64 // of the object, when it was said; 0: unknown
+	Generation                    int64 // generation of the object that it refers to; 0: unknown
 }
 
-// Condition is the condition of a type; the zero value when there is none.
+// Condition returns the condition of a type, or the zero value.
 func (o Object) Condition(kind string) Condition {
 	for _, c := range o.Conditions {
 		if c.Type == kind {
@@ -121,14 +119,14 @@ type Network struct {
 	Default bool
 	Return  string
 	Subnets []string
-	// Interface, Method and Nodes are of nodes that are on it themselves.
+	// Interface, Method and Nodes are for networks that nodes are on themselves.
 	Interface, Method string
 	Gateways          []netip.Addr
 	Addresses         []netip.Prefix
 	OnNodes           []string
 }
 
-// Subnet is a Subnet of Kube-OVN's.
+// Subnet is a Subnet of Kube-OVN.
 type Subnet struct {
 	Object
 	Vpc        string
@@ -136,44 +134,43 @@ type Subnet struct {
 	Gateways   []netip.Addr
 	Excluded   []string
 	Namespaces []string
-	Provider   string // of an external one the provider network, whose bridge on nodes is br- and its name
+	Provider   string // for an external Subnet the provider network; its bridge on nodes is br- plus the name
 	Ready      bool
 	Free, Used int
-	MTU        int // of its pods; 0: as everywhere
-	// NatOutgoing says that nodes translate what its pods send outside, to an address of their own. Of the default VPC
-	// only.
+	MTU        int // of its pods; 0: the default
+	// NatOutgoing: nodes translate packets of its pods to the outside to their own address. Only in the default VPC.
 	NatOutgoing bool
-	// Of an external one: its VLAN, and the interface of each node that leads there.
+	// For an external Subnet: its VLAN, and the interface of nodes that leads there.
 	Vlan      string
 	Tag       int
 	Interface string
-	// Interfaces are those of nodes on which it is another one.
+	// Interfaces has the nodes with another interface.
 	Interfaces map[string]string
-	Network    string // the external network; empty: it is none
+	Network    string // the external network; empty: none
 }
 
-// Vpc is a Vpc of Kube-OVN's.
+// Vpc is a Vpc of Kube-OVN.
 type Vpc struct {
 	Object
 	Namespaces []string
-	External   []string // subnets
+	External   []string // external subnets
 	Ready      bool
 }
 
 // Namespace is a namespace.
 type Namespace struct {
 	Object
-	Shard  string // that decides about what is in it
-	Subnet string // in which its pods get addresses
+	Shard  string // the shard that is responsible for it
+	Subnet string // where its pods get addresses
 }
 
 // Project is a tenant's VPC.
 type Project struct {
 	Object
-	Shard    string // of its VPC and its namespace
+	Shard    string // its VPC and namespace
 	Prefixes []netip.Prefix
 	Network  string
-	Address  netip.Addr // with which its pods leave
+	Address  netip.Addr // source address of its pods
 }
 
 // EIp is an external address.
@@ -182,11 +179,11 @@ type EIp struct {
 	Shard     string
 	Address   netip.Addr
 	Requested string
-	Network   string // and its Subnet
+	Network   string // the network and its Subnet
 	Subnet    string
-	Type      string      // of network
-	UsedBy    []state.Ref // of which those of a Service may be in another namespace
-	MadeFor   state.Ref   // the object that it was made for; nobody: somebody asked for it
+	Type      string      // type of the network
+	UsedBy    []state.Ref // those of a Service may be in another namespace
+	MadeFor   state.Ref   // the object it was created for; zero: a user requested it
 }
 
 // FIp is a floating IP.
@@ -209,7 +206,7 @@ type Service struct {
 	ExternalIPs []netip.Addr
 	Ports       []ServicePort
 	Selector    map[string]string
-	Annotations map[string]string // of networks; see KeepAnnotations
+	Annotations map[string]string // about networks; see KeepAnnotations
 	Sources     []netip.Prefix    // loadBalancerSourceRanges
 	Endpoints   []Endpoint
 	Local       bool // externalTrafficPolicy
@@ -220,26 +217,26 @@ type Service struct {
 type ServicePort struct {
 	Name, Protocol string
 	Port           int
-	Target         string // a number, or the name of a container's port
+	Target         string // number, or name of a container's port
 	NodePort       int    // 0: none
 }
 
-// Endpoint is where a port of a Service goes.
+// Endpoint is an endpoint of a port of a Service.
 type Endpoint struct {
 	Port                string // name
 	Address             netip.AddrPort
-	Ready, Serving, End bool   // End: it is terminating
-	Pod                 string // name; empty: no pod
+	Ready, Serving, End bool   // End: terminating
+	Pod                 string // name; empty: not a pod
 	Node                string
 }
 
-// EgressIP is addresses that pods leave with.
+// EgressIP has the source addresses for selected pods.
 type EgressIP struct {
 	Object
 	Addresses []string
 	Held      map[string]string  // address → node
-	Selects   int                // pods
-	Outside   snapshot.PodSample // of these, that are of no project: it does not serve them
+	Selects   int                // number of pods
+	Outside   snapshot.PodSample // selected pods that belong to no project: they are not served
 }
 
 // EgressPolicy is an EgressService or EgressRoute.
@@ -251,16 +248,16 @@ type EgressPolicy struct {
 	Sources      []netip.Addr
 }
 
-// NodePath is what a node has to do itself.
+// NodePath is the configuration of a node.
 type NodePath struct {
 	Object
 	Networks []string
 	Ways     []NodeNetwork // in the same order
-	// Problems are why networks do not work there, by network.
+	// Problems has the reasons why networks do not work on the node, by network.
 	Problems map[string]string
 }
 
-// NodeNetwork is what a node does for a network: what came in there has a mark on its way back.
+// NodeNetwork is the configuration of a node for a network. Replies to connections from there have the mark.
 type NodeNetwork struct {
 	Network, Interface string
 	Mark               uint32
@@ -274,28 +271,28 @@ type Pod struct {
 	Node        string
 	Phase       string
 	Ready       bool
-	Ports       []int    // that its containers declare
-	PortNames   []string // of those that have one
+	Ports       []int    // declared by its containers
+	PortNames   []string // names of those that have one
 	Subnet      string
 	HostNetwork bool
-	Agent       bool   // the DaemonSet of sallyport-agent made it
-	Waiting     string // why a container does not run
+	Agent       bool   // created by the DaemonSet of sallyport-agent
+	Waiting     string // why a container is not running
 }
 
 // Node is a node.
 type Node struct {
 	Object
-	Chassis    string // as Kube-OVN noted it
+	Chassis    string // from Kube-OVN's annotation
 	Addresses  []netip.Addr
 	Ready      bool
-	Gateway    bool // it may hold gateways
+	Gateway    bool // it may be a gateway
 	Assignable bool // it may hold egress addresses
 	Cordoned   bool
 	Kernel     string
 	Heartbeat  time.Time // of its lease
 }
 
-// OvnEip is an address as Kube-OVN has it.
+// OvnEip is an external address in Kube-OVN.
 type OvnEip struct {
 	Object
 	Subnet, Type string
@@ -307,7 +304,7 @@ type OvnEip struct {
 type NetworkPolicy struct {
 	Object
 	Ingress, Egress bool
-	Pods            []string // that it selects
+	Pods            []string // the pods it selects
 }
 
 // Route is an HTTPRoute, TLSRoute, TCPRoute, UDPRoute or GRPCRoute.
@@ -318,13 +315,13 @@ type Route struct {
 	Backends []state.Ref
 }
 
-// Backend is where Envoy Gateway sends requests.
+// Backend is a destination of Envoy Gateway.
 type Backend struct {
 	Object
 	Endpoints []string
 }
 
-// GatewayClass says who carries out Gateways.
+// GatewayClass has the controller of Gateways.
 type GatewayClass struct {
 	Object
 	Controller string
@@ -334,11 +331,11 @@ type GatewayClass struct {
 type Gateway struct {
 	Object
 	Class     string
-	Listeners []string // name protocol port, and of TLS the mode
+	Listeners []string // name, protocol and port; for TLS also the mode
 	Addresses []string
 }
 
-// Lease says who leads.
+// Lease has the current leader.
 type Lease struct {
 	Object
 	Holder  string
@@ -354,13 +351,13 @@ type Event struct {
 	Count           int
 }
 
-// NodeInspection is what a node says of itself. See the kind Inspection.
+// NodeInspection is the result of an Inspection of a node.
 type NodeInspection struct {
 	Problem    string   // why it did not answer
-	Problems   []string // what it could not answer
+	Problems   []string // the queries that failed
 	Asked      time.Time
-	Clock      time.Time // the node's own, when it answered
-	Answered   time.Time // ours, then
+	Clock      time.Time // the node's clock when it answered
+	Answered   time.Time // our clock at that time
 	Interfaces []Interface
 	Settings   map[string]string
 	Neighbours []Neighbour
@@ -375,12 +372,12 @@ type Interface struct {
 	Name      string
 	MAC       string
 	Up        bool
-	NoCarrier bool // it is set up, and there is nothing at the other end of its cable
+	NoCarrier bool // it is up, but has no link partner
 	MTU       int
 	Addresses []netip.Prefix
 }
 
-// Neighbour is who answered for an address on the wire. More than one: two hosts have it.
+// Neighbour has the hosts that answered for an address on a link. More than one: a duplicate address.
 type Neighbour struct {
 	Interface string
 	Vlan      int
@@ -388,49 +385,49 @@ type Neighbour struct {
 	MACs      []string
 }
 
-// RouteLookup is the way that a node's kernel takes.
+// RouteLookup is the route that a node's kernel selects.
 type RouteLookup struct {
 	From, To netip.Addr
-	Input    string // by which it came in
+	Input    string // input interface
 	Mark     uint32
 	Output   string
 	NextHop  netip.Addr
-	Source   netip.Addr // that the node would send it from
+	Source   netip.Addr // source address that the node would use
 	Problem  string
 }
 
 // Connection is a tracked connection of the node's Open vSwitch.
 type Connection struct {
 	Protocol                      string
-	Source, Destination           netip.AddrPort // as it began
+	Source, Destination           netip.AddrPort // original direction
 	ReplySource, ReplyDestination netip.AddrPort
 	State                         string
 	Zone                          int
-	ZoneName                      string // of a logical port, or of a router or switch with _dnat or _snat behind it
+	ZoneName                      string // a logical port, or a router or switch with the suffix _dnat or _snat
 }
 
-// AddressUsage is how many connections of a node use an address, and to which destination the most ports of it.
+// AddressUsage is how many connections of a node use an address, and the destination with the most ports in use.
 type AddressUsage struct {
 	Address     netip.Addr
 	Connections int
 	Protocol    string
 	To          netip.AddrPort
-	Ports       int // in use to it
-	Of          int // that there are
+	Ports       int // ports in use for it
+	Of          int // available ports
 }
 
-// OpenVSwitch is how the switch of a node is doing.
+// OpenVSwitch is the state of a node's switch.
 type OpenVSwitch struct {
 	Version    string
-	Controller string // ovn-controller's connection: connected, or what it says instead
-	Chassis    string // its name as the node knows it
+	Controller string // connection of ovn-controller: connected, or what it reports instead
+	Chassis    string // name of the chassis on the node
 	Bridges    []Bridge
-	// Tracked is how many connections it tracks, of at most MaxTracked; 0: it does not say.
+	// Tracked is the number of tracked connections, MaxTracked their limit; 0: not reported.
 	Tracked, MaxTracked int
 	Problem             string // why it does not answer
 }
 
-// Bridge is a bridge that leads to a provider network, by interfaces of the node.
+// Bridge is a bridge to a provider network through interfaces of the node.
 type Bridge struct {
 	Name, Network string
 	Interfaces    []string

@@ -11,9 +11,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// DependenciesOf is an object and everything that it leads to or does not work without, the nearest first: who uses an
-// address and who has it, pods, project, router, network, and the nodes on the way. What is wrong with one of them may
-// be what is wrong with the object.
+// DependenciesOf returns an object and everything that it leads to or depends on, nearest first: the user and holder of
+// an address, pods, project, router, network, and the nodes involved. A problem of one of them may be the cause of a
+// problem of the object.
 func (s *State) DependenciesOf(ref state.Ref) []state.Ref {
 	out := []state.Ref{ref}
 	if e := s.Cluster.EIp(ref); e != nil {
@@ -25,7 +25,7 @@ func (s *State) DependenciesOf(ref state.Ref) []state.Ref {
 	}
 	for i := 0; i < len(out); i++ {
 		if r := out[i]; r != ref && (r.Kind == string(intent.Project) || r.Kind == string(intent.EIp)) {
-			continue // they have other ways out, and other users, that are not this one's business
+			continue // their other networks and users are not related to this object
 		}
 		for _, r := range s.directDependencies(out[i]) {
 			if !seen[r] {
@@ -37,7 +37,7 @@ func (s *State) DependenciesOf(ref state.Ref) []state.Ref {
 	return out
 }
 
-// directDependencies is what an object hangs on directly.
+// directDependencies returns the direct dependencies of an object.
 func (s *State) directDependencies(ref state.Ref) []state.Ref {
 	c, out := &s.Cluster, s.requestDependencies(ref)
 	if v := s.Verdict(ref); v != nil {
@@ -58,7 +58,7 @@ func (s *State) directDependencies(ref state.Ref) []state.Ref {
 	return out
 }
 
-// requestDependencies is what a request for an address hangs on.
+// requestDependencies returns the dependencies of a request for an address.
 func (s *State) requestDependencies(ref state.Ref) []state.Ref {
 	c := &s.Cluster
 	switch intent.Kind(ref.Kind) {
@@ -91,7 +91,7 @@ func (s *State) requestDependencies(ref state.Ref) []state.Ref {
 	return nil
 }
 
-// AddressUsers are the FIps and Services that are reached by an external address.
+// AddressUsers returns the FIps and Services that are reached at an external address.
 func (s *State) AddressUsers(a netip.Addr) []state.Ref {
 	var out []state.Ref
 	if !a.IsValid() {
@@ -110,13 +110,13 @@ func (s *State) AddressUsers(a netip.Addr) []state.Ref {
 	return out
 }
 
-// EIpAt is the EIp that has an address.
+// EIpAt returns the EIp that has an address.
 func (c *Cluster) EIpAt(a netip.Addr) *EIp {
 	return findFirst(c.EIps, func(o *EIp) bool { return a.IsValid() && o.Address == a })
 }
 
-// externalDependencies is what a VPC needs for one of its external addresses: who has it, router, network, and the
-// nodes that hold its port there.
+// externalDependencies returns what a VPC needs for one of its external addresses: the holder, router, network, and the
+// nodes of its gateway port.
 func (s *State) externalDependencies(shard string, a netip.Addr, network string) []state.Ref {
 	c, out := &s.Cluster, []state.Ref{}
 	if e := c.EIpAt(a); e != nil {
@@ -146,8 +146,8 @@ func (s *State) externalDependencies(shard string, a netip.Addr, network string)
 	return append(out, s.gatewayNodes(s.GatewayPort(shard, a))...)
 }
 
-// gatewayNodes are the nodes that a router's port is on: the one that holds it, and those that should hold it instead.
-// Where none holds it, all that may.
+// gatewayNodes returns the nodes of a router port: the one it is bound to, and those that should have it instead. If it
+// is bound to none, it returns all candidates.
 func (s *State) gatewayNodes(port *logical.RouterPort) []state.Ref {
 	if port == nil {
 		return nil
@@ -228,7 +228,7 @@ func (s *State) egressPolicyDependencies(e *EgressPolicy) []state.Ref {
 	return out
 }
 
-// networkDependencies is what an external network is made of, and the nodes that are on it themselves.
+// networkDependencies returns the parts of an external network, and the nodes that are on it themselves.
 func (s *State) networkDependencies(ref state.Ref) []state.Ref {
 	c, out := &s.Cluster, []state.Ref{}
 	if n := c.Subnet(ref.Name); n != nil && ref.Kind == string(intent.Subnet) {

@@ -9,15 +9,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// EscapeControlChars is a value of a survey in which no text has characters that a terminal obeys
-// (words.EscapeTerminal), so that nobody who prints one has to think of them: names, labels, annotations, messages and
-// events are what users wrote. The value that is given does not change.
+// EscapeControlChars returns a copy of a value in which all strings are escaped for terminals
+// (humanize.EscapeTerminal), so that code that prints them need not: names, labels, annotations, messages and events
+// are written by users. The original is not changed.
 func EscapeControlChars[T any](value T) T {
 	out, _ := escapeValue(reflect.ValueOf(&value).Elem(), humanize.EscapeTerminal)
 	return out.Interface().(T)
 }
 
-// textTypes caches whether values of a type can have texts; most parts of a survey are numbers, times and addresses.
+// textTypes caches whether values of a type can contain strings. Most parts of a survey are numbers, times and
+// addresses.
 var textTypes sync.Map // reflect.Type → bool
 
 func containsText(t reflect.Type) bool {
@@ -41,8 +42,8 @@ func containsText(t reflect.Type) bool {
 	return has
 }
 
-// escapeValue is a value with every text in it changed, and whether any was. What did not change is shared with the
-// value that was given.
+// escapeValue returns a value with every string changed, and whether any was. Unchanged parts are shared with the
+// original.
 func escapeValue(v reflect.Value, change func(string) string) (reflect.Value, bool) {
 	if !containsText(v.Type()) {
 		return v, false
@@ -84,7 +85,7 @@ func escapePointee(v reflect.Value, change func(string) string) (reflect.Value, 
 	}
 }
 
-// escapeOneLine is for OVN's own language, in which a line break means what a space does.
+// escapeOneLine is for OVN's expression language, in which a line break is equivalent to a space.
 func escapeOneLine(text string) string {
 	return humanize.EscapeTerminal(strings.NewReplacer("\n", " ", "\r", " ", "\t", " ").Replace(text))
 }
@@ -96,7 +97,7 @@ func escapeFields(v reflect.Value, change func(string) string) (reflect.Value, b
 	out, copied := v, false
 	for i := range v.NumField() {
 		if !v.Field(i).CanInterface() {
-			continue // it is not exported
+			continue // unexported
 		}
 		field, changed := escapeValue(v.Field(i), change)
 		if !changed {

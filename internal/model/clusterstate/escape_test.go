@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Texts are made visible wherever in a survey they are, and the survey that was given stays as it was.
+// All strings in a survey are escaped, and the original is not changed.
 func TestSurveyIsVisible(t *testing.T) {
 	const bad, good = "x\x1b[2J\n\u202e", `x\u001b[2J\n\u202e`
 	build := func(text string) clusterstate.State {
@@ -48,7 +48,7 @@ func TestSurveyIsVisible(t *testing.T) {
 	}
 }
 
-// What is read from a file is visible, too: whoever sent it may have written it.
+// Strings read from a file are escaped too: the file may come from an attacker.
 func TestFileIsReadVisible(t *testing.T) {
 	s := clusterstatetest.GenerateCluster(1)
 	s.Cluster.Name = "\x1b]0;pwned\x07"

@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// What a verdict knows of its object is read back as what it was, of every kind.
+// The facts of a verdict are read as the same type, for every kind.
 func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 	a := netip.MustParseAddr("203.0.113.7")
 	var verdicts []intent.Verdict
@@ -68,7 +68,7 @@ func TestSurveyIsReadBackAsItWasWritten(t *testing.T) {
 func TestWhatIsNoSurveyIsRefused(t *testing.T) {
 	for _, text := range []string{"", "kind: Pod", "{}", `{"Taken": 5}`} {
 		if s, err := clusterstate.Read(strings.NewReader(text), clusterstate.DefaultLimit); err == nil ||
-			!strings.Contains(err.Error(), "no survey") {
+			!strings.Contains(err.Error(), "not a survey") {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 	}

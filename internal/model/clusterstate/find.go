@@ -10,25 +10,25 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Kinds of what is no object of ours and still named as if it were.
+// Kinds of references that are not our objects.
 const (
 	RouterKind = "Router"
 	NodeKind   = "Node"
 	PodKind    = "Pod"
 )
 
-// NodeRef names a node.
+// NodeRef returns the reference of a node.
 func NodeRef(name string) state.Ref { return state.Ref{Kind: NodeKind, Name: name} }
 
-// RouterRef names a router.
+// RouterRef returns the reference of a router.
 func RouterRef(name string) state.Ref { return state.Ref{Kind: RouterKind, Name: name} }
 
-// PodRef names a pod.
+// PodRef returns the reference of a pod.
 func PodRef(namespace, name string) state.Ref {
 	return state.Ref{Kind: PodKind, Namespace: namespace, Name: name}
 }
 
-// Objects are all objects that people ask about, by kind, namespace and name.
+// Objects returns all objects that users ask about, by kind, namespace and name.
 func (c *Cluster) Objects() []Object {
 	return slices.Concat(
 		extractObjects(c.Projects, func(o Project) Object { return o.Object }),
@@ -53,7 +53,7 @@ func extractObjects[T any](list []T, object func(T) Object) []Object {
 	return out
 }
 
-// findFirst is the first of a list that something is true for; nil: there is none.
+// findFirst returns the first match in a list, or nil.
 func findFirst[T any](list []T, is func(*T) bool) *T {
 	for i := range list {
 		if is(&list[i]) {
@@ -63,37 +63,37 @@ func findFirst[T any](list []T, is func(*T) bool) *T {
 	return nil
 }
 
-// EIp is the EIp of a name; nil: there is none. So with the others.
+// EIp returns the EIp with a name, or nil. The functions below do the same.
 func (c *Cluster) EIp(ref state.Ref) *EIp {
 	return findFirst(c.EIps, func(o *EIp) bool { return o.Ref == ref })
 }
 
-// FIp is the FIp of a name.
+// FIp returns the FIp with a name.
 func (c *Cluster) FIp(ref state.Ref) *FIp {
 	return findFirst(c.FIps, func(o *FIp) bool { return o.Ref == ref })
 }
 
-// Service is the Service of a name.
+// Service returns the Service with a name.
 func (c *Cluster) Service(ref state.Ref) *Service {
 	return findFirst(c.Services, func(o *Service) bool { return o.Ref == ref })
 }
 
-// Project is the Project of a name.
+// Project returns the Project with a name.
 func (c *Cluster) Project(ref state.Ref) *Project {
 	return findFirst(c.Projects, func(o *Project) bool { return o.Ref == ref })
 }
 
-// ProjectOfShard is the Project of a VPC, or of a namespace, which has the same name.
+// ProjectOfShard returns the Project of a VPC or a namespace, which have the same name.
 func (c *Cluster) ProjectOfShard(shard string) *Project {
 	return findFirst(c.Projects, func(o *Project) bool { return o.Shard == shard && shard != "" })
 }
 
-// EgressIP is the EgressIP of a name.
+// EgressIP returns the EgressIP with a name.
 func (c *Cluster) EgressIP(ref state.Ref) *EgressIP {
 	return findFirst(c.EgressIPs, func(o *EgressIP) bool { return o.Ref == ref })
 }
 
-// EgressPolicy is the EgressService or EgressRoute of a name.
+// EgressPolicy returns the EgressService or EgressRoute with a name.
 func (c *Cluster) EgressPolicy(ref state.Ref) *EgressPolicy {
 	list := c.EgressServices
 	if ref.Kind == string(intent.EgressRoute) {
@@ -102,7 +102,7 @@ func (c *Cluster) EgressPolicy(ref state.Ref) *EgressPolicy {
 	return findFirst(list, func(o *EgressPolicy) bool { return o.Ref == ref })
 }
 
-// Network is the external network of a name: its own, or that of one of its Subnets.
+// Network returns the external network with a name: its own, or that of one of its Subnets.
 func (c *Cluster) Network(name string) *Network {
 	if n := c.Subnet(name); n != nil && n.Network != "" {
 		name = n.Network
@@ -110,7 +110,7 @@ func (c *Cluster) Network(name string) *Network {
 	return findFirst(c.Networks, func(o *Network) bool { return o.Name == name && name != "" })
 }
 
-// NetworkAt is the external network that an address is of, or by which nodes are reached at it.
+// NetworkAt returns the external network that an address belongs to, or through which nodes are reached at it.
 func (c *Cluster) NetworkAt(a netip.Addr) *Network {
 	if pool := c.ExternalSubnetAt(a); pool != nil {
 		return c.Network(pool.Network)
@@ -120,35 +120,35 @@ func (c *Cluster) NetworkAt(a netip.Addr) *Network {
 	})
 }
 
-// Subnet is the Subnet of a name.
+// Subnet returns the Subnet with a name.
 func (c *Cluster) Subnet(name string) *Subnet {
 	return findFirst(c.Subnets, func(o *Subnet) bool { return o.Name == name })
 }
 
-// InterfaceOn is the interface of a node that leads to an external subnet.
+// InterfaceOn returns the interface of a node that leads to an external subnet.
 func (n *Subnet) InterfaceOn(node string) string { return cmp.Or(n.Interfaces[node], n.Interface) }
 
-// ExternalSubnetAt is the subnet of an external network that an address is of.
+// ExternalSubnetAt returns the external subnet that an address belongs to.
 func (c *Cluster) ExternalSubnetAt(a netip.Addr) *Subnet {
 	return findFirst(c.Subnets, func(o *Subnet) bool { return o.Network != "" && o.Contains(a) })
 }
 
-// Contains says whether an address is of a subnet.
+// Contains reports whether an address belongs to a subnet.
 func (n *Subnet) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(n.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// Node is the node of a name.
+// Node returns the node with a name.
 func (c *Cluster) Node(name string) *Node {
 	return findFirst(c.Nodes, func(o *Node) bool { return o.Name == name })
 }
 
-// Pod is the pod of a name.
+// Pod returns the pod with a name.
 func (c *Cluster) Pod(ref state.Ref) *Pod {
 	return findFirst(c.Pods, func(o *Pod) bool { return o.Ref == ref })
 }
 
-// PodAt is the pod that has an address in a VPC; tenants may use the same addresses.
+// PodAt returns the pod with an address in a VPC. Tenants may use the same addresses.
 func (s *State) PodAt(vpc string, a netip.Addr) *Pod {
 	return findFirst(s.Cluster.Pods, func(o *Pod) bool {
 		if o.HostNetwork || !slices.Contains(o.Addresses, a) {
@@ -159,7 +159,8 @@ func (s *State) PodAt(vpc string, a netip.Addr) *Pod {
 	})
 }
 
-// NodeOfChassis is the node of a chassis, which is a random name; the chassis itself where no node has it.
+// NodeOfChassis returns the node of a chassis, whose name is random. If there is none, it returns the name of the
+// chassis.
 func (s *State) NodeOfChassis(chassis string) string {
 	if n := findFirst(s.Cluster.Nodes, func(o *Node) bool { return o.Chassis == chassis && chassis != "" }); n != nil {
 		return n.Name
@@ -170,8 +171,8 @@ func (s *State) NodeOfChassis(chassis string) string {
 	return chassis
 }
 
-// GatewayPort is the port by which a router has an external address: its own, or one on the same subnet; nil: there is
-// none.
+// GatewayPort returns the port through which a router has an external address: the address of the port itself, or one
+// on the same subnet. Nil: there is none.
 func (s *State) GatewayPort(router string, a netip.Addr) *logical.RouterPort {
 	r, pool := s.Logical.Router(router), s.Cluster.ExternalSubnetAt(a)
 	if r == nil || pool == nil {
@@ -188,7 +189,7 @@ func (s *State) GatewayPort(router string, a netip.Addr) *logical.RouterPort {
 	})
 }
 
-// Verdict is what was thought of an object; nil: its shard was not compiled, or it is of none.
+// Verdict returns the verdict on an object. Nil: its shard was not compiled, or it belongs to none.
 func (s *State) Verdict(ref state.Ref) *intent.Verdict {
 	for _, shard := range s.Shards {
 		if v := findFirst(shard.Verdicts, func(v *intent.Verdict) bool { return v.Object.Ref() == ref }); v != nil {

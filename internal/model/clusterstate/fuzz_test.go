@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 )
 
-// FuzzSurvey: any file is a survey or an error. What is read is the same when it is written and read again.
+// FuzzSurvey: any file is a survey or an error. A survey is the same when it is written and read again.
 func FuzzSurvey(f *testing.F) {
 	var file bytes.Buffer
 	if err := clusterstatetest.GenerateCluster(1).Write(&file); err != nil {
@@ -28,7 +28,7 @@ func FuzzSurvey(f *testing.F) {
 		}
 		var first, second bytes.Buffer
 		if err := s.Write(&first); err != nil {
-			return // a year that RFC 3339 can't have
+			return // a year outside RFC 3339
 		}
 		again, err := clusterstate.Read(bytes.NewReader(first.Bytes()), clusterstate.DefaultLimit)
 		if err != nil {

@@ -5,29 +5,29 @@ import (
 	"io"
 )
 
-// TooLargeError says that something is larger than it may be.
+// TooLargeError means that the input exceeds a limit.
 type TooLargeError struct {
 	Unit  string // bytes, entries or fields
 	Limit int64
 }
 
 func (t TooLargeError) Error() string {
-	return fmt.Sprintf("it has more than %d %s; if you trust whoever it is from, raise --survey-limit", t.Limit, t.Unit)
+	return fmt.Sprintf("it has more than %d %s; if you trust its source, raise --survey-limit", t.Limit, t.Unit)
 }
 
-// LimitBytes reads at most so many bytes; more are an error.
+// LimitBytes reads at most limit bytes, and fails if there are more.
 func LimitBytes(from io.Reader, limit int64) io.Reader {
 	return &limitedReader{source: from, maxBytes: limit}
 }
 
-// How many bytes of JSON there are for each entry of a list and for each field. In surveys that Write wrote it is a
-// third more; a file of empty entries, of three bytes each, would need a hundred times its size in memory.
+// Minimum bytes of JSON for each entry of a list and for each field. In surveys written by Write it is a third more.
+// Without this limit, a file of empty entries, of three bytes each, would need a hundred times its size in memory.
 const (
 	bytesPerEntry = 48
 	bytesPerField = 16
 )
 
-// limitJSON reads JSON of at most so many bytes, and of no more entries and fields than a survey of that size can have.
+// limitJSON reads JSON of at most limit bytes, and with no more entries and fields than a survey of that size can have.
 func limitJSON(from io.Reader, limit int64) io.Reader {
 	return &limitedReader{
 		source:   from,
@@ -40,7 +40,7 @@ type limitedReader struct {
 	source    io.Reader
 	maxBytes  int64
 	readBytes int64
-	counter   *jsonCounter // nil: it is not JSON
+	counter   *jsonCounter // nil: not JSON
 }
 
 func (b *limitedReader) Read(into []byte) (int, error) {
@@ -57,12 +57,12 @@ func (b *limitedReader) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// jsonCounter follows JSON and counts what it consists of.
+// jsonCounter parses JSON and counts its entries and fields.
 type jsonCounter struct {
-	maxEntries, maxFields     int64 // most of them
+	maxEntries, maxFields     int64 // limits
 	foundEntries, foundFields int64
-	inString, escaped         bool   // inside a string, and behind a backslash
-	openLists                 []bool // of what is open: whether it is a list
+	inString, escaped         bool   // inside a string, and after a backslash
+	openLists                 []bool // for each open bracket: whether it is a list
 }
 
 func (s *jsonCounter) checkLimits(text []byte) error {
@@ -79,7 +79,7 @@ func (s *jsonCounter) checkLimits(text []byte) error {
 	}
 }
 
-// maxJSONDepth is how deep JSON may be that encoding/json reads. What is deeper is refused there.
+// maxJSONDepth is the maximum depth of encoding/json, which refuses deeper input.
 const maxJSONDepth = 10_000
 
 // countByte counts what a byte begins: an object, a list, the next entry of a list, or the value of a field.

@@ -7,32 +7,32 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Shard is what was made of one shard.
+// Shard is the result of compiling and comparing one shard.
 type Shard struct {
 	Name     string
 	Verdicts []intent.Verdict
-	// Wanted is everything that should be there.
+	// Wanted is everything that should exist.
 	Wanted []DesiredEntry
 	// Differs is what would be written.
 	Differs []Difference
-	// Problem is why it could not be worked out.
+	// Problem is why the shard could not be computed.
 	Problem string
 }
 
-// DesiredEntry is something that should be there, and whether it is, and as it should be.
+// DesiredEntry is something that should exist, and whether it exists as desired.
 type DesiredEntry struct {
 	Scope string // of the target
 	state.Line
 	There bool
 }
 
-// Difference is something that is not as it should be: a line of a plan.
+// Difference is a line of a plan: something that is not as desired.
 type Difference struct {
 	Scope string // of the target
 	state.Line
 }
 
-// NewShard is what plans of a shard say.
+// NewShard returns the content of the plans of a shard.
 func NewShard(name string, plans []state.Plan, verdicts []intent.Verdict) Shard {
 	s := Shard{Name: name, Verdicts: verdicts}
 	for _, p := range plans {
@@ -48,12 +48,12 @@ func NewShard(name string, plans []state.Plan, verdicts []intent.Verdict) Shard 
 	return s
 }
 
-// HasPendingChanges says whether something would be written at once.
+// HasPendingChanges reports whether something would be written now.
 func (s Shard) HasPendingChanges() bool {
 	return slices.ContainsFunc(s.Differs, func(d Difference) bool { return !d.Held })
 }
 
-// KeepPersistent is the shard without the differences that were not there before.
+// KeepPersistent returns the shard without the differences that it did not have before.
 func (s Shard) KeepPersistent(before Shard) Shard {
 	was := map[Difference]bool{}
 	for _, d := range before.Differs {

@@ -47,12 +47,12 @@ func TestShardTellsWhatIsWantedAndWhetherItIsThere(t *testing.T) {
 			t.Errorf("%q is wanted: %t, there: %t; want there: %t", text, known, got, is)
 		}
 	}
-	if len(there) != len(want) || len(shard.Differs) != 3 { // another value, one that is missing, one too many
+	if len(there) != len(want) || len(shard.Differs) != 3 { // a changed, a missing and a superfluous entry
 		t.Errorf("got %v and %v", there, shard.Differs)
 	}
 }
 
-// Of two looks at a shard counts what was different both times.
+// Only differences that two readings of a shard have in common count.
 func TestShardSince(t *testing.T) {
 	line := func(text string, held bool) clusterstate.Difference {
 		return clusterstate.Difference{Scope: "rows", Line: state.Line{Text: text, Key: text[2:], Held: held}}

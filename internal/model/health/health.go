@@ -1,47 +1,47 @@
-// Package health is whether a node is well, told from samples: the clock is passed in, and a lost sample is not yet a
-// dead node.
+// Package health is the health of a node, computed from samples: the clock is a parameter, and a lost sample does not
+// yet mean a dead node.
 package health
 
 import "time"
 
-// Config is how samples are judged.
+// Config has the limits.
 type Config struct {
-	// Timeout is how long a node may give no sign of life before it is called dead; 0: it is never called dead.
+	// Timeout is how long a node may be silent before it is considered dead. 0: never.
 	Timeout time.Duration
-	// RecoveryDelay is how long a node that was dead has to be well before it is called so. It doubles with each time
-	// that the node dies again, up to Longest, and is forgotten after the node was well for that long.
+	// RecoveryDelay is how long a node that was dead must answer before it is considered healthy. It doubles each time
+	// the node dies again, up to MaxRecoveryDelay, and is reset after the node was healthy for that long.
 	RecoveryDelay, MaxRecoveryDelay time.Duration
 }
 
-// Sample is one sign of life, or the lack of one.
+// Sample is an answer of a node, or the lack of one.
 type Sample struct {
-	SentAt time.Time // when it was asked for
+	SentAt time.Time // when the request was sent
 	Result SampleResult
 }
 
-// SampleResult is what came of a sample.
+// SampleResult is the result of a sample.
 type SampleResult int
 
-// The signs.
+// The results.
 const (
-	Silent       SampleResult = iota // nothing came in time, or nobody could be reached
-	Inconclusive                     // the connection ended for a normal reason, and the next sample will tell
+	Silent       SampleResult = iota // no answer in time, or the node could not be reached
+	Inconclusive                     // the connection ended for a normal reason; the next sample decides
 	Alive
 )
 
-// Node is what is known of a node. The zero value is one that nothing is known of yet: it is not well.
+// Node is the health of a node. The zero value is a node without samples: it is not healthy.
 type Node struct {
 	Healthy bool
-	// ChangedAt is when it became so.
+	// ChangedAt is when the health last changed.
 	ChangedAt time.Time
 
-	lastAlive     time.Time // when the last sign of life was asked for
-	aliveSince    time.Time // when the signs of life began that have not been interrupted
-	missedSamples int       // samples without one, in a row
-	failures      int       // that are not forgotten yet
+	lastAlive     time.Time // when the last answered request was sent
+	aliveSince    time.Time // start of the current series of answers
+	missedSamples int       // consecutive samples without an answer
+	failures      int       // not reset yet
 }
 
-// RecordSample takes a sample. Samples come in the order in which they were sent.
+// RecordSample adds a sample. Samples must be in the order in which they were sent.
 func (n Node) RecordSample(s Sample, c Config) Node {
 	switch s.Result {
 	case Alive:
@@ -57,7 +57,7 @@ func (n Node) RecordSample(s Sample, c Config) Node {
 	return n.AdvanceTo(s.SentAt, c)
 }
 
-// AdvanceTo is the node at a time, when no further sample has come.
+// AdvanceTo returns the node at a later time without further samples.
 func (n Node) AdvanceTo(now time.Time, c Config) Node {
 	switch {
 	case c.Timeout == 0:
@@ -82,7 +82,7 @@ func (n Node) setHealthy(well bool, now time.Time) Node {
 	return n
 }
 
-// recoveryDelay is how long the node has to be well. One that was never called dead is believed at once.
+// recoveryDelay returns how long the node must answer. A node that was never dead is healthy at once.
 func (n Node) recoveryDelay(c Config) time.Duration {
 	if n.failures == 0 {
 		return 0

@@ -7,12 +7,12 @@ import (
 
 var startTime = time.Unix(1_700_000_000, 0)
 
-// testConfig is what the tests judge by: a sample every 100 ms.
+// testConfig is for a sample every 100 ms.
 var testConfig = Config{Timeout: 500 * time.Millisecond, RecoveryDelay: 5 * time.Second, MaxRecoveryDelay: time.Minute}
 
 const period = 100 * time.Millisecond
 
-// sampledNode is a node that samples come from, one a period.
+// sampledNode is a node with one sample for each period.
 type sampledNode struct {
 	Node
 	now     time.Time
@@ -97,7 +97,7 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A node that is up and down every second for a minute dies once.
+// A node that goes up and down every second for a minute is declared dead once.
 func TestFlapping(t *testing.T) {
 	l := newSampledNode()
 	l.feedSamples(testConfig, Alive)
@@ -117,7 +117,7 @@ func TestWithoutTimeoutEveryNodeIsWell(t *testing.T) {
 	}
 }
 
-// The time of death can be known without a further sample: when a probe hangs, nobody sends one.
+// A node is declared dead without a further sample: if a probe hangs, none is sent.
 func TestTimeAlone(t *testing.T) {
 	l := newSampledNode()
 	l.feedSamples(testConfig, Alive, Silent, Silent)

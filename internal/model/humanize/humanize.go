@@ -1,4 +1,4 @@
-// Package humanize is lists, numbers and users' texts as people read them.
+// Package humanize is the formatting of lists, numbers and users' text for people.
 package humanize
 
 import (
@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// JoinLimited is the first of several words, and how many more there are.
+// JoinLimited returns the first entries of a list, and the number of further ones.
 func JoinLimited(list []string, most int) string {
 	if len(list) <= most {
 		return strings.Join(list, ", ")
@@ -16,7 +16,7 @@ func JoinLimited(list []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// Strings are things as words.
+// Strings converts values to strings.
 func Strings[T fmt.Stringer](list []T) []string {
 	out := make([]string, 0, len(list))
 	for _, v := range list {
@@ -25,7 +25,7 @@ func Strings[T fmt.Stringer](list []T) []string {
 	return out
 }
 
-// Pluralize is a number of things.
+// Pluralize returns a number with the singular or plural noun.
 func Pluralize(n int, one, more string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", one)
@@ -33,11 +33,11 @@ func Pluralize(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// maxQuotedRunes is how much of a user's text a message shows, in runes.
+// maxQuotedRunes limits how much of a user's text a message shows, in runes.
 const maxQuotedRunes = 80
 
-// Quote is a text that a user wrote, for a message: in quotation marks, on one line, and no longer than a line. Control
-// characters and those that turn the direction of text are spelled out.
+// Quote returns a user's text for a message: quoted, on one line, and no longer than a line. Control characters and
+// those that change the direction of text are escaped.
 func Quote(text string) string {
 	n := 0
 	for i := range text {
@@ -48,8 +48,8 @@ func Quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// QuoteName is a name that a user wrote, for a message: one that an object can have as it is, anything else in
-// quotation marks. Who writes a name into an annotation or a field is not held to what a name may be.
+// QuoteName returns a user's name for a message. It quotes names that no object can have: the names in annotations and
+// fields are not validated.
 func QuoteName(text string) string {
 	plain := text != "" && len(text) <= 253 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-./") == ""
 	if plain {
@@ -58,12 +58,11 @@ func QuoteName(text string) string {
 	return Quote(text)
 }
 
-// EscapeTerminal is a text without characters that a terminal would obey: control characters, invalid bytes, and those
-// that turn the direction of text are spelled out as JSON spells them, so that a line stays one, and what is JSON stays
-// JSON.
+// EscapeTerminal escapes characters that would control a terminal: control characters, invalid bytes, and those that
+// change the direction of text. It uses JSON's escapes, so that a line remains one line and JSON remains JSON.
 func EscapeTerminal(text string) string { return escapeHidden(text, func(rune) bool { return false }) }
 
-// EscapeTerminalLines is the same for text of several lines with columns: it keeps newlines and tabs.
+// EscapeTerminalLines does the same for text of several lines with columns: it keeps newlines and tabs.
 func EscapeTerminalLines(text string) string {
 	return escapeHidden(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
@@ -94,9 +93,9 @@ func escapeHidden(text string, kept func(rune) bool) string {
 	return out.String()
 }
 
-// isHiddenRune reports whether a terminal or a browser obeys a character in place of showing it: C0, DEL, C1, line
-// separators, and the marks, embeddings, overrides and isolates of text direction. The replacement character is what an
-// invalid byte is read as.
+// isHiddenRune reports whether a terminal or browser interprets a character instead of showing it: C0, DEL, C1, line
+// separators, and the marks, embeddings, overrides and isolates of text direction. Invalid bytes are decoded as the
+// replacement character.
 func isHiddenRune(r rune) bool {
 	switch {
 	case r < 0x20, r >= 0x7f && r <= 0x9f, r == utf8.RuneError:

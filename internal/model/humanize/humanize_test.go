@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// What a terminal would obey is spelled out; everything else, of any script, is as it was.
+// Characters that control a terminal are escaped. All others, of any script, are unchanged.
 func TestHiddenCharactersAreVisible(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "",
@@ -67,7 +67,7 @@ func TestQuoteIsBounded(t *testing.T) {
 	}
 }
 
-// What can be the name of an object is shown as it is.
+// Valid names of objects are not quoted.
 func TestOnlyNamesGoWithoutQuotationMarks(t *testing.T) {
 	for text, want := range map[string]string{
 		"front": "front", "acme-prod/web.example": "acme-prod/web.example", "": `""`, "Front": `"Front"`,

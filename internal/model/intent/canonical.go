@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// CanonicalJSON is a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed
-// clients disagree on whether an empty list is there.
+// CanonicalJSON returns a value as JSON in normal form: sorted keys, no empty maps and lists. The API server and typed
+// clients disagree on whether an empty list is present.
 func CanonicalJSON(v any) string {
 	text, _ := appendValue(make([]byte, 0, 512), v)
 	return string(text)
 }
 
-// appendValue writes a value behind a text and says whether it is empty. Thousands of objects are worked out for each
-// change of one, and nearly all are made of what is written here without a detour.
+// appendValue appends a value and reports whether it is empty. The common types avoid encoding/json: thousands of
+// objects are computed for each change of one.
 func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	switch v := v.(type) {
 	case nil:
@@ -51,7 +51,7 @@ func appendValue(text []byte, v any) (_ []byte, empty bool) {
 	}
 }
 
-// roundTripJSON is a value as JSON would be read.
+// roundTripJSON returns a value as decoded from its JSON.
 func roundTripJSON(v any) (out any) {
 	if err := json.Unmarshal(marshalJSON(v), &out); err != nil {
 		panic(fmt.Sprintf("JSON that was just written can't be read: %v", err))
@@ -59,7 +59,7 @@ func roundTripJSON(v any) (out any) {
 	return out
 }
 
-// appendMap leaves out what is empty.
+// appendMap omits empty values.
 func appendMap[V any](text []byte, m map[string]V, value func([]byte, V) ([]byte, bool)) (_ []byte, empty bool) {
 	if m == nil {
 		return append(text, "null"...), true
@@ -82,7 +82,7 @@ func appendMap[V any](text []byte, m map[string]V, value func([]byte, V) ([]byte
 	return append(text, '}'), empty
 }
 
-// appendList leaves nothing out: what is empty has its place.
+// appendList keeps empty values, because positions matter.
 func appendList[V any](text []byte, list []V, value func([]byte, V) ([]byte, bool)) (_ []byte, empty bool) {
 	if list == nil {
 		return append(text, "null"...), true
@@ -99,7 +99,7 @@ func appendList[V any](text []byte, list []V, value func([]byte, V) ([]byte, boo
 
 func appendText(text []byte, s string) ([]byte, bool) { return appendString(text, s), false }
 
-// appendString leaves <, > and & as they are: people read it.
+// appendString does not escape <, > and &, because users read the text.
 func appendString(text []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {

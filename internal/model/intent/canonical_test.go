@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is written without a detour is what encoding/json makes of it: read back and written again it is the same.
+// The fast path writes the same as encoding/json.
 func TestCanonicalIsJSON(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

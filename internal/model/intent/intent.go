@@ -1,4 +1,5 @@
-// Package intent is what every target should hold, and what we think of each API object, as values that know who asked.
+// Package intent is the output of compile: what every target should hold, and a verdict on each API object, each with
+// its origin.
 package intent
 
 import (
@@ -11,19 +12,19 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Finalizers is the objects that can't go without us.
+// Finalizers are the objects that have our finalizer.
 type Finalizers = state.Set[ObjectKey, Finalizer]
 
-// KeptServices is the Services that would go by themselves, and do not yet.
+// KeptServices are the idle Services with autodelete that are not deleted yet.
 type KeptServices = state.Set[ObjectKey, KeptService]
 
-// Objects is Kubernetes objects.
+// Objects are Kubernetes objects.
 type Objects = state.Set[ObjectKey, Object]
 
-// VpcEntries is elements of Vpcs' lists.
+// VpcEntries are entries of the lists in Vpcs.
 type VpcEntries = state.Set[VpcEntryKey, VpcEntry]
 
-// Rows is rows of the OVN northbound database.
+// Rows are rows of the OVN northbound database.
 type Rows = state.Set[RowKey, Row]
 
 // Intent is everything that the targets of one shard should hold.
@@ -33,19 +34,19 @@ type Intent struct {
 	VpcEntries   VpcEntries
 	Rows         Rows
 	KeptServices KeptServices
-	// Notes are told once.
+	// Notes are reported once, as events.
 	Notes []Note
 
 	conflicts []error
 }
 
-// Note is something that whoever looks at an object should know, and that is not wrong with it.
+// Note is information about an object that is not a problem of the object.
 type Note struct {
 	Object  ObjectKey
 	Finding Finding
 }
 
-// New is an intent that wants nothing.
+// New returns an empty intent.
 func New() *Intent {
 	return &Intent{
 		Finalizers:   Finalizers{},
@@ -56,33 +57,33 @@ func New() *Intent {
 	}
 }
 
-// AddFinalizer wants a finalizer on an object.
+// AddFinalizer adds a finalizer to an object.
 func (in *Intent) AddFinalizer(key ObjectKey) {
 	in.Finalizers[key] = state.Entry[Finalizer]{Origin: key.Ref()}
 }
 
-// KeepService wants a Service to stay that asked to go at some time.
+// KeepService keeps an idle Service that has autodelete.
 func (in *Intent) KeepService(key ObjectKey) {
 	in.KeptServices[key] = state.Entry[KeptService]{Origin: key.Ref()}
 }
 
-// AddObject wants an object.
+// AddObject adds an object.
 func (in *Intent) AddObject(key ObjectKey, o Object, by state.Ref) {
 	addUnique(in, in.Objects, key, o, by)
 }
 
-// AddVpcEntry wants an element of a Vpc's list.
+// AddVpcEntry adds an entry of a Vpc's list.
 func (in *Intent) AddVpcEntry(key VpcEntryKey, e VpcEntry, by state.Ref) {
 	addUnique(in, in.VpcEntries, key, e, by)
 }
 
-// AddRow wants a row on a router.
+// AddRow adds a row of a router.
 func (in *Intent) AddRow(router string, r Row, by state.Ref) {
 	addUnique(in, in.Rows, r.Key(router), r, by)
 }
 
-// Err is not nil when two origins wanted different things in one place. That is a mistake in compile, never one of a
-// user.
+// Err returns an error if two origins want different things under one key. That is a bug in compile, never a user's
+// mistake.
 func (in *Intent) Err() error { return errors.Join(in.conflicts...) }
 
 func addUnique[K state.Key[K], V state.Value[V]](in *Intent, set state.Set[K, V], key K, value V, by state.Ref) {
@@ -93,7 +94,7 @@ func addUnique[K state.Key[K], V state.Value[V]](in *Intent, set state.Set[K, V]
 	set[key] = state.Entry[V]{Value: value, Origin: by}
 }
 
-// UIDSuffix is five characters that are derived from an owner's UID, for names of what is made on its behalf.
+// UIDSuffix returns five characters derived from an owner's UID, for names of objects created on its behalf.
 func UIDSuffix(uid string) string {
 	sum := hashText(uid)
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:5]

@@ -60,7 +60,7 @@ func TestOneKeyHasOneOrigin(t *testing.T) {
 	in := New()
 	in.AddRow("r", StaticMACBinding{Port: "a"}, project)
 	in.AddRow("r", StaticMACBinding{Port: "b"}, fip)
-	in.AddRow("r", StaticMACBinding{Port: "a", MAC: "x"}, project) // the same asks again
+	in.AddRow("r", StaticMACBinding{Port: "a", MAC: "x"}, project) // the same origin again
 	if err := in.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestOneKeyHasOneOrigin(t *testing.T) {
 	}
 }
 
-// Objects are made in an order in which each finds what it needs, and go the other way round.
+// Objects are created after those they need, and deleted in reverse order.
 func TestObjectsComeInOrder(t *testing.T) {
 	var keys []ObjectKey
 	for _, kind := range slices.Backward(Kinds) {
@@ -123,8 +123,8 @@ func TestAfterUsers(t *testing.T) {
 	}
 }
 
-// What Kube-OVN is at work on is left to it: for an address some seconds, for a translation a minute, and as long as it
-// takes once the NAT row is there.
+// Objects that Kube-OVN is processing are not deleted: an address for some seconds, a NAT for a minute, and without a
+// limit once the NAT row exists.
 func TestOnceTaken(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {

@@ -11,27 +11,26 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// LoadBalancer balances connections to addresses and ports over backends, for one protocol.
+// LoadBalancer balances connections to VIPs over backends, for one protocol.
 type LoadBalancer struct {
-	// Service is whose it is: namespace/name. Its own name is made of both with a hyphen, and so may be that of another
-	// as well.
+	// Service is the owner as namespace/name. Name joins both with a hyphen, so it may not be unique.
 	Service  string
 	Name     string
 	Protocol Protocol
-	VIPs     []VIP // in order
-	// AffinityTimeout is for how many seconds a client keeps its backend; 0: each connection is balanced anew.
+	VIPs     []VIP // sorted
+	// AffinityTimeout is how many seconds a client keeps its backend. 0: no affinity.
 	AffinityTimeout int
-	// CTFlush: connections to a backend that is taken away are forgotten.
+	// CTFlush: OVN flushes the tracked connections of a removed backend.
 	CTFlush        bool
-	IPPortMappings []IPPortMapping // for health checks, in order; at most one of a backend
-	// Router and Switch are those that balance.
+	IPPortMappings []IPPortMapping // for health checks, sorted; at most one of a backend
+	// Router and Switch are the router and switch that use it.
 	Router, Switch string
 }
 
-// VIP is an address and port that is balanced. Without backends it refuses connections.
+// VIP is an address and port that is balanced. Without backends, connections to it are refused.
 type VIP struct {
 	Address  netip.AddrPort
-	Backends []netip.AddrPort // in order
+	Backends []netip.AddrPort // sorted
 }
 
 // Compare orders by address and port.
@@ -47,8 +46,8 @@ func (v VIP) String() string {
 	return v.Address.String() + "=" + strings.Join(to, ",")
 }
 
-// IPPortMapping says at which switch port a backend is, and with which address OVN asks it whether it answers. OVN
-// answers ARP requests for that address on the switch of the port: a wrong port or address cuts off others.
+// IPPortMapping has the switch port of a backend and the source address of OVN's health checks. OVN answers ARP
+// requests for that source address on the switch: a wrong port or address cuts off other hosts.
 type IPPortMapping struct {
 	Backend netip.Addr
 	Port    PodPort
@@ -60,11 +59,12 @@ func (p IPPortMapping) Compare(o IPPortMapping) int { return p.Backend.Compare(o
 
 func (p IPPortMapping) String() string { return fmt.Sprintf("%s=%s:%s", p.Backend, p.Port, p.Source) }
 
-// PodPort is the name of the logical switch port of a pod. There is none but of names that Kubernetes allows, which
-// have no space, colon or equals sign: whoever has one may write it into a row.
+// PodPort is the name of the logical switch port of a pod. It can hold only names that Kubernetes allows, which have no
+// space, colon or equals sign, so it is safe to write to a row.
 type PodPort struct{ name string }
 
-// NewPodPort names the port of a pod as Kube-OVN does, POD.NAMESPACE. It fails where no pod can have such names.
+// NewPodPort returns the name that Kube-OVN gives to the port of a pod: POD.NAMESPACE. It fails for names that no pod
+// can have.
 func NewPodPort(namespace, pod string) (PodPort, bool) {
 	if len(namespace) > 63 || !dnsLabel.MatchString(namespace) || len(pod) > 253 {
 		return PodPort{}, false
@@ -77,10 +77,10 @@ func NewPodPort(namespace, pod string) (PodPort, bool) {
 	return PodPort{kubeovn.PodPort(pod, namespace)}, true
 }
 
-// dnsLabel is a label of a name as RFC 1123 has it.
+// dnsLabel matches a label as in RFC 1123.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// ParsePodPort reads the name of a pod's port. A pod's name may have dots, a namespace's has none.
+// ParsePodPort parses the name of a pod's port. The name of a pod may contain dots, that of a namespace may not.
 func ParsePodPort(text string) (PodPort, bool) {
 	i := strings.LastIndexByte(text, '.')
 	if i < 0 {
@@ -91,7 +91,7 @@ func ParsePodPort(text string) (PodPort, bool) {
 
 func (p PodPort) String() string { return p.name }
 
-// Protocol is a transport protocol, as OVN calls it.
+// Protocol is a transport protocol in OVN's notation.
 type Protocol string
 
 // The protocols that can be balanced.
@@ -101,12 +101,12 @@ const (
 	SCTP Protocol = "sctp"
 )
 
-// Key is Service and protocol.
+// Key returns Service and protocol.
 func (b LoadBalancer) Key(router string) RowKey {
 	return RowKey{"Load_Balancer", router, b.Service + " " + string(b.Protocol)}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (b LoadBalancer) Equal(o Row) bool {
 	other, is := o.(LoadBalancer)
 	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
@@ -136,25 +136,24 @@ func (b LoadBalancer) String() string {
 	return strings.Join(words, " ")
 }
 
-// ServiceKey is the Service of a load balancer, by who asked for it.
+// ServiceKey returns the Service of a load balancer with this origin.
 func ServiceKey(by state.Ref) string { return by.Namespace + "/" + by.Name }
 
-// LoadBalancerHealthCheck lets OVN ask the backends of a load balancer's address whether they answer, and leave out
-// those that don't.
+// LoadBalancerHealthCheck lets OVN check the backends of a VIP and skip those that do not answer.
 type LoadBalancerHealthCheck struct {
 	LoadBalancer string
 	VIP          netip.AddrPort
-	// Interval and Timeout are seconds; after so many Failures a backend is left out, after so many Successes it is
-	// back.
+	// Interval and Timeout are in seconds. A backend is removed after FailureCount failures, and added again after
+	// SuccessCount successes.
 	Interval, Timeout, SuccessCount, FailureCount int
 }
 
-// Key is load balancer and address.
+// Key returns load balancer and address.
 func (h LoadBalancerHealthCheck) Key(router string) RowKey {
 	return RowKey{"Load_Balancer_Health_Check", router, h.LoadBalancer + " " + h.VIP.String()}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (h LoadBalancerHealthCheck) Equal(o Row) bool { return Row(h) == o }
 
 func (h LoadBalancerHealthCheck) String() string {

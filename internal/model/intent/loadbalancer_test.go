@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Only names that Kubernetes allows become the name of a port.
+// Only names that Kubernetes allows are accepted as the name of a port.
 func TestPodPort(t *testing.T) {
 	for _, good := range [][2]string{
 		{"shop", "web"},

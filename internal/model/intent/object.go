@@ -10,10 +10,10 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Kind is a kind of Kubernetes object that we write.
+// Kind is a kind of Kubernetes object.
 type Kind string
 
-// The kinds, in the order in which they are made; they go in the opposite order.
+// The kinds in the order of creation. Objects are deleted in reverse order.
 const (
 	Project           Kind = "Project"
 	Namespace         Kind = "Namespace"
@@ -37,19 +37,19 @@ const (
 	NodePath        Kind = "NodePath"
 )
 
-// Kinds is the order in which objects are made.
+// Kinds is the order of creation.
 var Kinds = []Kind{
 	Project, Namespace, Vpc, Subnet, NetworkAttachment, OvnEip, EIp, OvnSnatRule, OvnFip, FIp,
 	Service, EndpointSlice, Backend, ExternalNetwork, EgressIP, EgressService, EgressRoute, NodePath,
 }
 
-// ObjectKey names a Kubernetes object.
+// ObjectKey identifies a Kubernetes object.
 type ObjectKey struct {
 	Kind            Kind
 	Namespace, Name string
 }
 
-// Compare orders keys by the order of making, then by name.
+// Compare orders keys by order of creation, then by name.
 func (k ObjectKey) Compare(o ObjectKey) int {
 	return cmp.Or(
 		cmp.Compare(slices.Index(Kinds, k.Kind), slices.Index(Kinds, o.Kind)),
@@ -57,32 +57,32 @@ func (k ObjectKey) Compare(o ObjectKey) int {
 		cmp.Compare(k.Name, o.Name))
 }
 
-// String is the object as people name it.
+// String returns the object as shown to users.
 func (k ObjectKey) String() string { return k.Ref().String() }
 
-// Ref is the object as an origin.
+// Ref returns the object as an origin.
 func (k ObjectKey) Ref() state.Ref {
 	return state.Ref{Kind: string(k.Kind), Namespace: k.Namespace, Name: k.Name}
 }
 
-// Object is what we want of a Kubernetes object: the fields that we set, and no others.
+// Object is the wanted state of a Kubernetes object: only the fields that we set.
 type Object struct {
-	// Content is those fields as JSON with sorted keys, so that equal objects are equal strings.
+	// Content has those fields as JSON with sorted keys, so that equal objects are equal strings.
 	Content string
-	// Terminating is an object that somebody has deleted and that is not gone yet. Nothing can be written to it.
+	// Terminating: the object has been deleted but still exists. It can't be written.
 	Terminating bool
-	// Needs are the objects that must not go before this one. Observed, never compared.
+	// Needs are the objects that must not be deleted before this one. Observed, not compared.
 	Needs []ObjectKey
-	// PendingSince is when an object was made that Kube-OVN reads once and has not finished with; zero: it has. Begun:
-	// it is at it. Observed, never compared.
+	// PendingSince is when the object was created, while Kube-OVN has not finished processing it; zero: it has.
+	// InProgress: Kube-OVN has started. Only for objects that Kube-OVN reads once. Observed, not compared.
 	PendingSince time.Time
 	InProgress   bool
 }
 
-// Equal compares content.
+// Equal compares the content.
 func (o Object) Equal(p Object) bool { return o.Content == p.Content && o.Terminating == p.Terminating }
 
-// String is the spec, for people; an object without one is its metadata.
+// String returns the spec for display, or the metadata of an object without one.
 func (o Object) String() string {
 	text := o.Content
 	var body struct{ Spec json.RawMessage }
@@ -95,14 +95,14 @@ func (o Object) String() string {
 	return text
 }
 
-// Meta is what we set of an object's metadata.
+// Meta is the metadata that we set.
 type Meta struct{ Labels, Annotations map[string]string }
 
 func (m Meta) toMetadata() map[string]any {
 	return map[string]any{"labels": m.Labels, "annotations": m.Annotations}
 }
 
-// NewObject is an object with the given metadata and spec. A nil spec is left out.
+// NewObject returns an object with the given metadata and spec. It omits a nil spec.
 func NewObject(meta Meta, spec any) Object {
 	body := map[string]any{"metadata": meta.toMetadata()}
 	if spec != nil {
@@ -111,45 +111,46 @@ func NewObject(meta Meta, spec any) Object {
 	return Object{Content: CanonicalJSON(body)}
 }
 
-// NewSpeclessObject is an object of a kind that has no spec: with the given metadata and other fields.
+// NewSpeclessObject returns an object of a kind without a spec, with the given metadata and other fields.
 func NewSpeclessObject(meta Meta, fields map[string]any) Object {
 	body := maps.Clone(fields)
 	body["metadata"] = meta.toMetadata()
 	return Object{Content: CanonicalJSON(body)}
 }
 
-// Finalizer is the fact that an object can't go without us.
+// Finalizer marks an object that has our finalizer.
 type Finalizer struct{}
 
-// Equal holds always: there is only one.
+// Equal returns true: there is only one value.
 func (Finalizer) Equal(Finalizer) bool { return true }
 
-// String is empty: the key says it all.
+// String returns a constant: the key identifies the object.
 func (Finalizer) String() string { return "finalizer" }
 
-// KeptService is the fact that a Service which asked to go at some time does not go yet.
+// KeptService marks an idle Service with autodelete that is not deleted yet.
 type KeptService struct{}
 
-// Equal holds always: there is only one.
+// Equal returns true: there is only one value.
 func (KeptService) Equal(KeptService) bool { return true }
 
-// String is empty: the key says it all.
+// String returns a constant: the key identifies the Service.
 func (KeptService) String() string { return "stays" }
 
-// DeleteAfterUsers is a guard: an object goes only when no object that needs it is left. Kube-OVN refuses other orders,
-// some of them for ever (a SNAT rule that outlives its VPC keeps its finalizer).
+// DeleteAfterUsers is a guard: it delays the deletion of an object until no object that needs it exists. Kube-OVN hangs
+// in other orders, sometimes forever (a SNAT rule that outlives its VPC keeps its finalizer).
 //
-// A namespace needs its VPC because its pods do. As long as it stays, a VPC without pods may go and come again.
+// A namespace needs its VPC because its pods do. As long as the namespace is not deleted, a VPC without pods may be
+// deleted and created again.
 func DeleteAfterUsers(changes []state.Change[ObjectKey, Object],
 	observed state.Set[ObjectKey, Object],
 ) []state.Change[ObjectKey, Object] {
-	goes := map[ObjectKey]bool{}
+	deleting := map[ObjectKey]bool{}
 	for _, c := range changes {
-		goes[c.Key] = c.IsRemoval() || c.Before != nil && c.Before.Terminating
+		deleting[c.Key] = c.IsRemoval() || c.Before != nil && c.Before.Terminating
 	}
 	needed := map[ObjectKey]bool{}
 	for user, entry := range observed {
-		if user.Kind == Namespace && !goes[user] {
+		if user.Kind == Namespace && !deleting[user] {
 			continue
 		}
 		for _, key := range entry.Value.Needs {
@@ -161,17 +162,17 @@ func DeleteAfterUsers(changes []state.Change[ObjectKey, Object],
 	})
 }
 
-// How long Kube-OVN may take for an object before it is deleted all the same. For a translation that is longer than its
-// own restart: it writes the NAT row first, and who deletes the translation before it has a status keeps the row for
-// ever.
+// How long Kube-OVN may process an object before we delete it anyway. The limit for NAT is longer than a restart of
+// Kube-OVN: Kube-OVN writes the NAT row first, and if the object is deleted before it has a status, the row is never
+// deleted.
 const (
 	ovnEipProcessingLimit = 10 * time.Second
 	natProcessingLimit    = time.Minute
 )
 
-// DeleteOnceProcessed is a guard: an object that Kube-OVN reads once is not deleted while it is being read. Kube-OVN
-// would go on with it after its end: it would make an OvnEip of the same name again that nobody asked for, keep an
-// address in its IPAM, or leave a NAT row behind.
+// DeleteOnceProcessed is a guard: it delays the deletion of an object that Kube-OVN reads once until Kube-OVN has
+// processed it. Otherwise Kube-OVN would continue after the deletion: it would create an unwanted OvnEip of the same
+// name, leak an address in its IPAM, or leak a NAT row.
 func DeleteOnceProcessed(now time.Time) state.Guard[ObjectKey, Object] {
 	return func(changes []state.Change[ObjectKey, Object],
 		observed state.Set[ObjectKey, Object],

@@ -2,7 +2,7 @@ package intent
 
 import "slices"
 
-// Reasons of conditions and events. The reference page is made from Reasons below.
+// Reasons of conditions and events. The reference page is generated from Reasons below.
 const (
 	// Accepted
 	Accepted                  = "Accepted"
@@ -26,7 +26,7 @@ const (
 	SubnetTaken               = "SubnetTaken"
 	ProjectDeleting           = "ProjectDeleting"
 
-	// Accepted, of EgressIPs: the words are OVN-Kubernetes'.
+	// Accepted, of EgressIPs: the reasons are those of OVN-Kubernetes.
 	InvalidEgressIP    = "InvalidEgressIP"
 	EgressIPConflict   = "EgressIPConflict"
 	UnsupportedRequest = "UnsupportedRequest"
@@ -50,7 +50,7 @@ const (
 	SharedAddressNotReserved = "SharedAddressNotReserved"
 	NetworkNotSupported      = "NetworkNotSupported"
 	EIpNotFound              = "EIpNotFound"
-	RefNotPermitted          = "RefNotPermitted" // the word is Gateway API's
+	RefNotPermitted          = "RefNotPermitted" // as in Gateway API
 	OvnEipNotFound           = "OvnEipNotFound"
 	PodNotFound              = "PodNotFound"
 	VMNotFound               = "VMNotFound"
@@ -82,7 +82,7 @@ const (
 	InterfaceNotFound = "InterfaceNotFound"
 	Disturbed         = "Disturbed"
 
-	// Programmed, of EgressIPs: the words are OVN-Kubernetes'.
+	// Programmed, of EgressIPs: the reasons are those of OVN-Kubernetes.
 	NoMatchingNodeFound = "NoMatchingNodeFound"
 	UnassignedRequest   = "UnassignedRequest"
 	PodsNotServed       = "PodsNotServed"
@@ -100,7 +100,7 @@ const (
 	HasEndpoints = "HasEndpoints"
 	NoEndpoints  = "NoEndpoints"
 
-	// Only events: the word is OVN-Kubernetes'.
+	// Only in events; the reason is that of OVN-Kubernetes.
 	UndefinedRequest = "UndefinedRequest"
 
 	// ReturnPath
@@ -118,10 +118,10 @@ const (
 	// Deletable
 	InUse                     = "InUse"
 	CleaningUp                = "CleaningUp"
-	NamespaceContentRemaining = "NamespaceContentRemaining" // the word is Kubernetes'
+	NamespaceContentRemaining = "NamespaceContentRemaining" // as in Kubernetes
 )
 
-// IsTransientReason says whether a reason is a stage that every object goes through: worth a condition, not an event.
+// IsTransientReason reports whether every object passes through a reason. Such a reason gets a condition, but no event.
 func IsTransientReason(reason string) bool {
 	return slices.Contains([]string{
 		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, Deleting, ProjectDeleting,
@@ -130,126 +130,142 @@ func IsTransientReason(reason string) bool {
 	}, reason)
 }
 
-// ReasonDoc is what a reason means and what to do about it.
+// ReasonDoc documents a reason: its meaning and the remedy.
 type ReasonDoc struct{ Condition, Reason, Meaning, Remedy string }
 
-// Reasons is every reason, by condition.
+// Reasons lists every reason with its condition.
 var Reasons = []ReasonDoc{
-	{"Accepted", Accepted, "The object is well-formed and allowed.", "Nothing."},
-	{"Accepted", Malformed, "A field can't be read.", "Correct the field that the message names."},
-	{"Accepted", NameTaken, "Another Project gives the same name.", "Choose another name."},
+	{"Accepted", Accepted, "The object is valid and allowed.", "Nothing."},
+	{"Accepted", Malformed, "A field is invalid.", "Correct the field that the message names."},
+	{"Accepted", NameTaken, "Another Project already has this name.", "Choose another name."},
 	{
-		"Accepted", NameReserved, "The VPC of the Project would have a name that Sallyport or Kube-OVN use themselves, or that of an external subnet.",
+		"Accepted", NameReserved,
+		"The Project's VPC would get a name that Sallyport or Kube-OVN reserves, or the name of an external subnet.",
 		"Choose another name.",
 	},
 	{
-		"Accepted", NamespaceTaken, "A namespace with the project's name exists and is not the project's.",
+		"Accepted", NamespaceTaken, "A namespace with the project's name exists and does not belong to the project.",
 		"Choose another name, or delete the namespace.",
 	},
 	{
-		"Accepted", PrefixOverlaps, "The prefix of a new Project overlaps with an external network, with the cluster's own addresses, or with addresses " +
-			"that nobody can have. A Project that exists already is not refused; `sallyport doctor` finds its overlap.",
-		"Make the Project with another prefix; the message names what it overlaps with.",
+		"Accepted", PrefixOverlaps,
+		"The prefix of a new Project overlaps with an external network, the cluster's own addresses, or " +
+			"addresses that can't be used. Existing Projects are not refused; `sallyport doctor` reports their " +
+			"overlaps.",
+		"Create the Project with another prefix. The message names what it overlaps with.",
 	},
 	{
-		"Accepted", NoProject, "The namespace belongs to no Project (load balancers: nor to the management VPC).",
-		"Create the object in a project's namespace.",
+		"Accepted", NoProject,
+		"The namespace belongs to no Project. A load balancer may also be in a namespace of the management VPC.",
+		"Create the object in the namespace of a project.",
 	},
-	{"Accepted", ProjectRefused, "The Project of this namespace is not accepted.", "Look at the Project's conditions."},
+	{
+		"Accepted", ProjectRefused, "The Project of this namespace is not accepted.",
+		"Check the conditions of the Project.",
+	},
 	{
 		"Accepted", ProjectDeleting, "The Project of this namespace is being deleted.",
-		"Nothing; the object goes with it.",
+		"Nothing. The object is deleted with the Project.",
 	},
 	{
-		"Accepted", PortTaken, "Another Service has the same ports on the same EIp.",
-		"Use other ports or another EIp; the message names who has them.",
+		"Accepted", PortTaken, "Another Service uses the same ports on the same EIp.",
+		"Use other ports or another EIp. The message names the Service that has them.",
 	},
 	{
-		"Accepted", NoPortsLeft, "The Services of the namespace that are older have 5,000 ports together, so none is left for this one.",
+		"Accepted", NoPortsLeft, "Older Services of the namespace use all 5,000 ports that a namespace may have.",
 		"Use fewer ports, or another namespace.",
 	},
 	{
 		"Accepted", NeedsConnectionReturnPath,
-		"Load balancers on a secondary network, EgressRoutes and EgressServices need replies that follow the connection; this network has returnPath Source.",
-		"Use the project's default network, or let the operator set returnPath Connection.",
+		"The network has returnPath Source. Load balancers on secondary networks, EgressRoutes and " +
+			"EgressServices need returnPath Connection.",
+		"Use the project's default network, or ask the operator to set returnPath Connection.",
 	},
 	{
-		"Accepted", QuotaExceeded, "The project, or its organization, has as many EIps or Projects as it may have.",
-		"Delete one, or ask the operator for a higher quota; the message says whose.",
+		"Accepted", QuotaExceeded, "The quota of EIps or Projects of the project or its organization is used up.",
+		"Delete one, or ask the operator for a higher quota. The message names the quota.",
 	},
 	{
-		"Accepted", AddressTaken, "The address is held by somebody else.",
-		"Ask for another address, or for any. An EgressService needs a Service with an address of its own namespace.",
+		"Accepted", AddressTaken, "The address is already in use.",
+		"Request another address, or none in particular. For an EgressService, give the Service an address " +
+			"that belongs to its own namespace.",
 	},
 	{
 		"Accepted", AddressOutsideNetwork,
-		"The address lies in no subnet of the network, or is reached by no network that nodes are on.",
-		"Ask for an address of the prefixes that the message names, or let the operator add it.",
+		"The address is in no subnet of the network, or in `nodes.addresses` of no ExternalNetwork.",
+		"Request an address of the prefixes that the message names, or ask the operator to add the address.",
 	},
 	{
-		"Accepted", AddressReserved, "The operator keeps the address for others on that network: it is in excludeIps of the Subnet. " +
-			"An EIp that held it before keeps it.",
-		"Ask for another address, or for any; or ask the operator to take it out of excludeIps.",
+		"Accepted", AddressReserved,
+		"The operator has reserved the address: it is in excludeIps of the Subnet. An EIp that already had the " +
+			"address keeps it.",
+		"Request another address, or none in particular; or ask the operator to remove it from excludeIps.",
 	},
-	{"Accepted", EIpTaken, "The EIp is held by somebody else.", "Use another EIp, or release this one."},
-	{"Accepted", TargetTaken, "Another FIp leads to the same target.", "Delete one of the two."},
+	{"Accepted", EIpTaken, "The EIp is already in use.", "Use another EIp, or release this one."},
+	{"Accepted", TargetTaken, "Another FIp has the same target.", "Delete one of the two."},
 	{
 		"Accepted", TargetOutsideProject, "The target address is not in the project's subnet.",
 		"Use an address of the project.",
 	},
-	{"Accepted", SubnetTaken, "Another ExternalNetwork has the Subnet.", "Take it out of one of the two."},
+	{"Accepted", SubnetTaken, "The Subnet belongs to another ExternalNetwork.", "Remove it from one of the two."},
 	{
-		"Accepted", InvalidEgressIP, "An address or a selector of an EgressIP can't be read.",
+		"Accepted", InvalidEgressIP, "An address or a selector of the EgressIP is invalid.",
 		"Correct the field that the message names.",
 	},
 	{
-		"Accepted", EgressIPConflict, "An egress address is a node's, a gateway's or somebody else's.",
-		"Choose another address; the message names who has it.",
+		"Accepted", EgressIPConflict, "The egress address belongs to a node or a gateway, or is already in use.",
+		"Choose another address. The message names the conflict.",
 	},
 	{
 		"Accepted", AddressOfAnotherNetwork,
-		"The Service's address is of another network than the one that its pods are to leave by, where it would be dropped.",
-		"Leave out spec.network, or use sourceIPBy Network.",
+		"The Service's address does not belong to the network through which its pods should leave. That " +
+			"network would drop it as a source address.",
+		"Remove spec.network, or use sourceIPBy Network.",
 	},
 	{
-		"Accepted", TooManyRoutes, "Too many EgressRoutes of the project have the same destination, or they have too many together.",
-		"Put their pods together in one EgressRoute, or shorten the prefixes.",
+		"Accepted", TooManyRoutes,
+		"Too many EgressRoutes of the project have the same destination, or its EgressRoutes have too many " +
+			"destinations in total.",
+		"Combine their pods in one EgressRoute, or use shorter prefixes.",
 	},
 	{
-		"Accepted", TooManyRanges, "A Service has more than 250 loadBalancerSourceRanges.",
+		"Accepted", TooManyRanges, "The Service has more than 250 loadBalancerSourceRanges.",
 		"Combine them into shorter prefixes.",
 	},
 	{
-		"Accepted", NeedsAnotherMethod, "The network's nodes lead by destination only (method Static), and the pods are to leave for everywhere.",
-		"Use an EgressRoute with destinations, or let the operator choose another method.",
+		"Accepted", NeedsAnotherMethod,
+		"The network has method Static, which routes by destination only, but the object selects traffic to " +
+			"all destinations.",
+		"Use an EgressRoute with destinations, or ask the operator to choose another method.",
 	},
 	{
-		"Accepted", NeedsClusterPrefixes, "Method VRF has to know which prefixes are inside the cluster.",
-		"Give the controller --cluster-prefixes, or choose another method.",
+		"Accepted", NeedsClusterPrefixes, "Method VRF needs to know which prefixes are inside the cluster.",
+		"Set --cluster-prefixes of the controller, or choose another method.",
 	},
 	{
 		"Accepted", UnsupportedRequest, "Another EgressIP has the address.",
 		"Choose another address, or delete the EgressIP that the message names.",
 	},
-	{"ResolvedRefs", ResolvedRefs, "Everything that the object names exists.", "Nothing."},
+	{"ResolvedRefs", ResolvedRefs, "Everything that the object refers to exists.", "Nothing."},
 	{
 		"Programmed", AllowListMalformed,
-		"An allow-list of the Project can't be read. Nothing passes in its direction but replies.",
-		"Let the operator correct the annotation that the message names.",
+		"An allow-list of the Project is invalid. In its direction, only replies are allowed.",
+		"Ask the operator to correct the annotation that the message names.",
 	},
 	{
-		"ResolvedRefs", NetworkNotFound, "There is no external network of that type or name.",
+		"ResolvedRefs", NetworkNotFound, "No external network has that type or name.",
 		"Use one that the message names, or ask the operator.",
 	},
 	{
 		"ResolvedRefs", NetworkNotAllowed,
-		"The network is not for this project or namespace, or not for one that an EgressIP selects.",
-		"Use a type that the message names, or ask the operator to add the project to allowedProjects or allowedNamespaces of the ExternalNetwork.",
+		"This project or namespace may not use the network, or the EgressIP selects a namespace that may not use it.",
+		"Use a type that the message names, or ask the operator to add the project to allowedProjects or " +
+			"allowedNamespaces of the ExternalNetwork.",
 	},
 	{
 		"NetworkAllowed", NetworkNoLongerAllowed,
-		"The network is not for this project any more. What the object has there stays.",
-		"Delete the object, or ask the operator to admit the project again.",
+		"The project may no longer use the network. The object keeps what it has there.",
+		"Delete the object, or ask the operator to allow the project again.",
 	},
 	{
 		"ResolvedRefs", NetworkNotSupported,
@@ -258,188 +274,213 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.",
-		"Create it, or name another.",
+		"Create the Subnet, or name another.",
 	},
 	{
 		"ResolvedRefs", SharedAddressNotReserved,
 		"An address in sharedAddresses is not in excludeIps of a Subnet of the network. It is not shared.",
-		"Add it to excludeIps of its Subnet, or take it out of sharedAddresses.",
+		"Add it to excludeIps of its Subnet, or remove it from sharedAddresses.",
 	},
 	{"ResolvedRefs", EIpNotFound, "The EIp does not exist.", "Create it, or name another."},
 	{
 		"ResolvedRefs", RefNotPermitted,
-		"A Service names an EIp of another namespace that does not exist, or is not shared with the Service's namespace. Which of the two is not told.",
-		"Ask the EIp's owner to add the Service's namespace to spec.sharedWith, or use an EIp of the Service's own namespace.",
+		"The Service names an EIp of another namespace that does not exist or is not shared with the Service's " +
+			"namespace. The message does not tell which.",
+		"Ask the EIp's owner to add the Service's namespace to spec.sharedWith, or use an EIp of the Service's " +
+			"own namespace.",
 	},
 	{
 		"ResolvedRefs", OvnEipNotFound, "The OvnEip that childRef names does not exist in this project or namespace.",
 		"Correct childRef.",
 	},
-	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it; the floating IP follows."},
+	{"ResolvedRefs", PodNotFound, "The pod does not exist.", "Create it. The floating IP is then set up."},
 	{
 		"ResolvedRefs", VMNotFound, "The virtual machine is not running, or has no such interface.",
-		"Start it; the floating IP follows.",
+		"Start the virtual machine, or correct the interface. The floating IP is then set up.",
 	},
 	{
-		"ResolvedRefs", ServiceNotFound, "There is no load balancer of the EgressService's name.",
-		"Create the Service of type LoadBalancer, or name the EgressService after one.",
+		"ResolvedRefs", ServiceNotFound, "No load balancer has the name of the EgressService.",
+		"Create a Service of type LoadBalancer with that name, or rename the EgressService.",
 	},
 	{
-		"ResolvedRefs", TargetHasNoAddress, "The target, or the Service, has no address yet.",
-		"Wait; what names it follows.",
+		"ResolvedRefs", TargetHasNoAddress, "The target or the Service has no address yet.",
+		"Wait. The object is set up once there is an address.",
 	},
 	{
-		"ResolvedRefs", FamilyNotServed, "The network has no gateway of a destination's IP family.",
-		"Leave the destination out, or ask the operator for such a gateway.",
+		"ResolvedRefs", FamilyNotServed, "The network has no gateway of the IP family of a destination.",
+		"Remove the destination, or ask the operator to add such a gateway.",
 	},
-	{"Programmed", Programmed, "Everything is observed in Kubernetes and in the OVN northbound database.", "Nothing."},
+	{"Programmed", Programmed, "Everything was observed in Kubernetes and in the OVN northbound database.", "Nothing."},
 	{
-		"Programmed", NotAccepted, "Nothing is written for an object that is not accepted or not resolved.",
-		"Look at the other conditions.",
+		"Programmed", NotAccepted, "The object is not accepted or not resolved, so nothing is written for it.",
+		"Check the other conditions.",
 	},
 	{
-		"Programmed", Programming, "What was written is not observed yet.",
-		"Wait a second; if it stays, look at Kube-OVN's controller.",
+		"Programmed", Programming, "The writes are not observed yet.",
+		"Wait a second. If it persists, check Kube-OVN's controller.",
 	},
-	{"Programmed", WriteFailed, "A write was refused.", "The message has the refusal; it is tried again."},
+	{"Programmed", WriteFailed, "A write failed.", "Check the error in the message. The write is retried."},
 	{
 		"Programmed", PoolExhausted, "No subnet of the network has a free address.",
 		"Delete an EIp, or ask the operator for another subnet.",
 	},
 	{
-		"Programmed", NoWayBack, "No address of the project's subnet is left for the way back to another network.",
-		"Use a network that the project uses already, or a project with a larger subnet.",
+		"Programmed", NoWayBack,
+		"The project's subnet has no reserved address left for the return path of another network.",
+		"Use a network that the project already uses, or a project with a larger subnet.",
 	},
 	{
-		"Programmed", WaitingForEngine, "Kube-OVN has not done its part yet.",
-		"Wait; if it stays, look at the object that the message names.",
+		"Programmed", WaitingForEngine, "Kube-OVN has not processed an object yet.",
+		"Wait. If it persists, check the object that the message names.",
 	},
 	{
 		"Programmed", NoAddressForChecks,
-		"Health checks need an address of the project's subnet, and those that are kept for us are in use. Nothing is checked.",
+		"Health checks need a reserved address of the project's subnet, and all of them are in use. The " +
+			"backends are not checked.",
 		"Use fewer networks, or a project with a larger subnet.",
 	},
 	{
-		"Programmed", NoGatewayNode, "No node may hold the gateway of the management VPC.",
+		"Programmed", NoGatewayNode, "No node is eligible as gateway of the management VPC.",
 		"Label nodes with ovn.kubernetes.io/external-gw=true.",
 	},
 	{
-		"Programmed", NoEgress, "The Service's annotation k8s.ovn.org/egress-service can't be followed. The load balancer itself works.",
-		"The message says what is in the way.",
+		"Programmed", NoEgress,
+		"The annotation k8s.ovn.org/egress-service of the Service can't be applied. The load balancer itself works.",
+		"Resolve the cause that the message names.",
 	},
 	{
-		"Programmed", WaitingForAgent, "A node has not carried out yet what its NodePath asks for.",
-		"Wait a second; if it stays, look at the NodePath that the message names, and at sallyport-agent there.",
+		"Programmed", WaitingForAgent, "A node has not applied its NodePath yet.",
+		"Wait a second. If it persists, check the NodePath that the message names and sallyport-agent on that node.",
 	},
 	{
-		"Programmed", NodeNotOnNetwork, "Some pods run on nodes that are not on the network. They leave as others do; the rest leaves as asked for.",
-		"Let the pods run on nodes that the ExternalNetwork's nodeSelector chooses, or let it choose more.",
+		"Programmed", NodeNotOnNetwork,
+		"Some pods run on nodes that are not on the network. They leave like pods that are not selected; the " +
+			"others leave as requested.",
+		"Run the pods on nodes that the ExternalNetwork's nodeSelector selects, or extend the selector.",
 	},
 	{
 		"Programmed", NoMatchingNodeFound,
-		"No node can hold an address of the EgressIP. Its pods do not reach the outside, unless it fails open.",
+		"No node can hold an address of the EgressIP. Its pods can't reach the outside, unless it fails open.",
 		"Label nodes that are Ready with k8s.ovn.org/egress-assignable.",
 	},
 	{
 		"Programmed", UnassignedRequest,
-		"No node can hold some of the addresses: no node holds two of one EgressIP. Its pods leave with the others.",
+		"Some addresses have no node, because a node holds at most one address of an EgressIP. The pods leave " +
+			"with the other addresses.",
 		"Label more nodes with k8s.ovn.org/egress-assignable.",
 	},
 	{
-		"Programmed", PodsNotServed, "An EgressIP selects pods that are of no project, such as those in Kube-OVN's default VPC. They leave as if " +
-			"nobody had selected them, whatever failurePolicy says. Selected pods of projects leave with its addresses.",
-		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.",
+		"Programmed", PodsNotServed,
+		"The EgressIP selects pods that belong to no project, such as those in Kube-OVN's default VPC. They " +
+			"leave as if they were not selected, whatever failurePolicy says. Selected pods of projects leave with " +
+			"its addresses.",
+		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an " +
+			"EgressService or an EgressRoute.",
 	},
 	{
-		"Programmed", NoEnvoyGateway, "A Backend is asked for, and Kubernetes does not know that kind. The load balancer works.",
-		"Install Envoy Gateway's resource definitions and restart the controller, or take the annotation off the Service.",
+		"Programmed", NoEnvoyGateway,
+		"A Backend was requested, but Envoy Gateway's CRDs are not installed. The load balancer works.",
+		"Install Envoy Gateway's CRDs and restart the controller, or remove the annotation from the Service.",
 	},
 	{
-		"Programmed", SomePortTaken, "Another Service has one of the ports on the same EIp. The others work.",
-		"Use another port or another EIp; the message names who has it.",
+		"Programmed", SomePortTaken, "Another Service uses one of the ports on the same EIp. The other ports work.",
+		"Use another port or another EIp. The message names the Service that has it.",
 	},
 	{
-		"Programmed", TooManyPorts, "A Service has more than 1,000 ports, or the Services of its namespace more than 5,000 together. The ports that are " +
-			"left out do not answer; the others work.",
-		"Use fewer ports, or several Services in several namespaces; the message says how many are left out.",
+		"Programmed", TooManyPorts,
+		"The Service has more than 1,000 ports, or the Services of its namespace have more than 5,000 in " +
+			"total. Excess ports do not answer; the others work.",
+		"Use fewer ports, or several Services in several namespaces. The message has the number of excess ports.",
 	},
 	{
 		"Programmed", EndpointOutsideProject,
-		"A Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
+		"The Service has an endpoint that is not in the project's subnet. It gets no connections; the others do.",
 		"Use pods or virtual machines of the project.",
 	},
 	{
-		"Programmed", TooManyEndpoints, "A Service has more endpoints, one for each address and port, than are balanced. The rest gets no connections.",
-		"Use fewer pods or ports, or spread them over several Services; the message has the numbers.",
+		"Programmed", TooManyEndpoints,
+		"The Service has too many endpoints, counted by address and port. Excess endpoints get no connections.",
+		"Use fewer pods or ports, or spread them over several Services. The message has the numbers.",
 	},
 	{
 		"Programmed", EndpointNotInNamespace,
-		"A Service of the management VPC has an endpoint that is not a pod of its namespace. It gets no connections; the others do.",
+		"The Service is in the management VPC and has an endpoint that is not a pod of its namespace. It gets " +
+			"no connections; the others do.",
 		"Let the Service select pods of its own namespace.",
 	},
-	{"Programmed", WaitingForEIp, "The EIp has no address yet.", "Look at the EIp's conditions."},
+	{"Programmed", WaitingForEIp, "The EIp has no address yet.", "Check the conditions of the EIp."},
 	{
-		"Programmed", BeingDeleted, "Somebody deletes an object that is needed. It is made again when it is gone.",
-		"Wait, or remove what keeps the object.",
+		"Programmed", BeingDeleted,
+		"Someone has deleted an object that is needed. It is created again once the deletion has finished.",
+		"Wait, or remove what blocks the deletion of the object.",
 	},
 	{
-		"Programmed", Deleting, "The object is being deleted, and with it what was made for it.",
-		"Nothing; while it waits, Deletable says for what.",
+		"Programmed", Deleting, "The object is being deleted, together with everything that was created for it.",
+		"Nothing. If the deletion is blocked, condition Deletable has the cause.",
 	},
 	{
-		"ResolvedRefs", InterfaceNotFound, "A node has no such interface, or it is not up.",
-		"Plug it in or set it up; or correct the ExternalNetwork's interface or nodeSelector.",
+		"ResolvedRefs", InterfaceNotFound, "The node has no such interface, or the interface is down.",
+		"Connect it or set it up; or correct the ExternalNetwork's interface or nodeSelector.",
 	},
 	{
-		"Undisturbed", Disturbed, "Something else on the node takes away what is ours there. It is put back each time.",
-		"Find out what it is; the message has the usual suspects.",
+		"Undisturbed", Disturbed,
+		"Another program on the node removes Sallyport's configuration. The agent restores it each time.",
+		"Find that program. The message lists the usual causes.",
 	},
-	{"HasEndpoints", HasEndpoints, "Connections have somewhere to go.", "Nothing."},
+	{"HasEndpoints", HasEndpoints, "At least one endpoint serves connections.", "Nothing."},
 	{
-		"HasEndpoints", NoEndpoints, "No endpoint is ready, and connections are refused.",
-		"Look at the pods that the Service selects.",
+		"HasEndpoints", NoEndpoints, "No endpoint is ready. Connections are refused.",
+		"Check the pods that the Service selects.",
 	},
-	{"ReturnPath", ReturnPathConnection, "Replies leave by the network that their connection came in on.", "Nothing."},
-	{"ReturnPath", ReturnPathSource, "Everything that the target of a floating IP sends leaves by this network. It was chosen.", "Nothing."},
+	{"ReturnPath", ReturnPathConnection, "Replies leave through the network the connection arrived on.", "Nothing."},
 	{
-		"ReturnPath", EngineTooOld, "OVN can't lead replies back by their connection. They follow the pod's address, as with Source.",
-		"Upgrade OVN to 24.09 or later, or choose Source.",
-	},
-	{
-		"Event", UndefinedRequest, "Several EgressIPs select a pod. It leaves with the addresses of the oldest.",
-		"Let only one of them select it.",
+		"ReturnPath", ReturnPathSource,
+		"All packets of the target of a floating IP leave through this network, as configured.",
+		"Nothing.",
 	},
 	{
-		"Isolated", ForeignPod, "A pod of another namespace is on the project's network. With --isolation=Enforce its packets are dropped, in both " +
-			"directions; with Report it reaches the project's pods.",
-		"Delete the pod that the message names, and find out who could create it. If it belongs there, let the operator add its namespace " +
-			"to --trusted-namespaces.",
+		"ReturnPath", EngineTooOld,
+		"OVN is too old for returnPath Connection. The source address of the pod selects the network, as with Source.",
+		"Upgrade OVN to 24.09 or later, or set returnPath Source.",
 	},
 	{
-		"Isolated", StrayPod, "A pod of the project is on a network that is not the project's, such as an external network or that of the platform. " +
-			"With --isolation=Enforce its packets there are dropped, in both directions.",
-		"Delete the pod, or take the Kube-OVN annotation off that puts it there. If it belongs there, let the operator add its namespace to " +
-			"spec.namespaces of that Subnet.",
+		"Event", UndefinedRequest, "Several EgressIPs select the same pod. The pod uses the addresses of the oldest.",
+		"Let only one of them select the pod.",
 	},
 	{
-		"Deletable", InUse, "The object is being deleted and is still used.",
-		"Delete what uses it, or let it use something else.",
+		"Isolated", ForeignPod,
+		"A pod of another namespace is on the project's network. With --isolation=Enforce its packets are " +
+			"dropped in both directions; with Report it can reach the project's pods.",
+		"Delete the pod that the message names, and find out who could create it. If it belongs there, ask the " +
+			"operator to add its namespace to --trusted-namespaces.",
+	},
+	{
+		"Isolated", StrayPod,
+		"A pod of the project is on a network that does not belong to the project, such as an external network " +
+			"or the platform's. With --isolation=Enforce its packets there are dropped in both directions.",
+		"Delete the pod, or remove the Kube-OVN annotation that selects the network. If it belongs there, ask " +
+			"the operator to add its namespace to spec.namespaces of that Subnet.",
+	},
+	{
+		"Deletable", InUse, "The object is being deleted and still in use.",
+		"Delete the objects that use it, or let them use something else.",
 	},
 	{
 		"Deletable", NamespaceContentRemaining,
-		"The namespace of the Project is being deleted, and something in it stays: most often an object with somebody's finalizer.",
-		"Remove what the message names, or its finalizers.",
+		"The Project's namespace is being deleted, but some of its content remains, most often an object with " +
+			"a finalizer.",
+		"Delete what the message names, or remove its finalizers.",
 	},
 	{
-		"Deletable", CleaningUp, "What was made for the object is being removed.",
-		"Wait; if it stays, look at the object that the message names.",
+		"Deletable", CleaningUp, "What was created for the object is being deleted.",
+		"Wait. If it persists, check the object that the message names.",
 	},
 }
 
-// ReasonMeaning is what a reason means, in a sentence.
+// ReasonMeaning returns the meaning of a reason.
 func ReasonMeaning(reason string) string { return findReasonDoc(reason).Meaning }
 
-// ReasonRemedy is what to do about a reason.
+// ReasonRemedy returns what to do about a reason.
 func ReasonRemedy(reason string) string { return findReasonDoc(reason).Remedy }
 
 func findReasonDoc(reason string) ReasonDoc {

@@ -13,26 +13,27 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// conditionDocs is what each condition says when it is true. An object has the last one only while it is being deleted.
+// conditionDocs is the meaning of each condition when it is true. An object has the last one only while it is being
+// deleted.
 var conditionDocs = []struct{ condition, means string }{
-	{"Accepted", "We took the object. When it is false, the object has no effect: what it had written is removed."},
-	{"ResolvedRefs", "What the object names exists. When it is false, the object has no effect until that is there."},
-	{"Programmed", "Everything that the object asks for was seen in Kubernetes and in the OVN northbound database. It is not set because something was sent."},
-	{"HasEndpoints", "Only on a Service: an endpoint is ready, or ends and still serves. When it is false, connections are refused."},
-	{"ReturnPath", "Only on an ExternalNetwork: how replies find back to it, in `status.returnPath` as well. When it is false, not as was asked for."},
-	{"NetworkAllowed", "Only there, and false, while an object has an address of a network that is not for its project any more."},
-	{"Event", "Not a condition: events that say something which is not wrong with the object itself."},
-	{"Undisturbed", "Of NodePaths: nobody else takes away what is ours on the node."},
-	{"Isolated", "Only on a Project; only there, and false, while a pod is on a network where it does not belong. See [what isolates projects](../concepts/isolation.md)."},
-	{"Deletable", "Only there, and false, while a deletion waits. It says for what."},
+	{"Accepted", "The object is valid and allowed. If false, the object has no effect, and everything that was written for it is deleted."},
+	{"ResolvedRefs", "Everything that the object refers to exists. If false, the object has no effect until it does."},
+	{"Programmed", "Everything that the object requests was observed in Kubernetes and in the OVN northbound database. A write alone does not make it true."},
+	{"HasEndpoints", "Only on Services: an endpoint is ready, or is terminating and still serving. If false, connections are refused."},
+	{"ReturnPath", "Only on ExternalNetworks: the return path mode in use, also in `status.returnPath`. If false, it is not the requested one."},
+	{"NetworkAllowed", "Present, and false, only while an object has an address of a network that its project may no longer use."},
+	{"Event", "Not a condition: reasons of events that do not report a problem of the object itself."},
+	{"Undisturbed", "Only on NodePaths: no other program removes Sallyport's configuration on the node."},
+	{"Isolated", "Only on Projects. Present, and false, only while a pod is on a network where it does not belong. See [what isolates projects](../concepts/isolation.md)."},
+	{"Deletable", "Present, and false, only while a deletion is blocked. The message has the cause."},
 }
 
-// conditionsPage is the reference page.
+// conditionsPage renders the reference page.
 func conditionsPage() string {
 	var out strings.Builder
 	out.WriteString("# Conditions and their reasons\n\n" +
-		"Project, EIp and FIp have the conditions below, and ExternalNetwork those of them that apply. The message of a condition that is\n" +
-		"false names the cause and the next step; events have the same reasons. `make golden` writes this page from the list in\n" +
+		"Project, EIp and FIp have the conditions below; other kinds have those that apply. The message of a false condition\n" +
+		"names the cause and the next step. Events have the same reasons. `make golden` generates this page from the list in\n" +
 		"`internal/model/intent/reason.go`.\n")
 	for _, a := range conditionDocs {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| reason | means | what to do |\n|---|---|---|\n", a.condition, a.means)
@@ -49,7 +50,7 @@ func TestReferencePageHasEveryReason(t *testing.T) {
 	page.Check(t, "../../../docs/reference/conditions.md", conditionsPage())
 }
 
-// A reason is a word in CamelCase, which the API server checks, and stands once on the page.
+// A reason is in CamelCase, which the API server checks, and is documented once.
 func TestReasonsAreDocumented(t *testing.T) {
 	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	known := map[string]bool{}
@@ -79,7 +80,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 	}
 }
 
-// reasonConstants are the exported string constants of reason.go.
+// reasonConstants returns the exported string constants of reason.go.
 func reasonConstants(t *testing.T) map[string]string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)

@@ -8,20 +8,20 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Statuses is the status of each object of ours.
+// Statuses are the statuses of our objects.
 type Statuses = state.Set[ObjectKey, Status]
 
-// Status is the status of an object as JSON with sorted keys. It is without the times at which conditions changed:
-// those follow from what is there already, and only the target knows that.
+// Status is the status of an object as JSON with sorted keys. It has no transition times: those depend on the existing
+// status, which only the target knows.
 type Status struct{ Content string }
 
-// Equal compares content.
+// Equal compares the content.
 func (s Status) Equal(o Status) bool { return s.Content == o.Content }
 
-// String is the content.
+// String returns the content.
 func (s Status) String() string { return s.Content }
 
-// NewStatus is a status in normal form: conditions are sorted by type and have no time.
+// NewStatus returns a status in normal form: conditions are sorted by type and have no times.
 func NewStatus(status map[string]any) Status {
 	conditions, plain := status["conditions"].([]any)
 	if !plain {

@@ -7,23 +7,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// The rows of a leg: the second way between a router and a switch, for what came in by a network that is not the
-// default.
+// Rows of return ports: the second connection between a router and a switch, for connections that arrived through a
+// secondary network.
 
-// LogicalSwitchPort is the port by which a switch leads to a port of a router.
+// LogicalSwitchPort is a switch port that leads to a router port.
 type LogicalSwitchPort struct {
 	Switch, Name string
 	RouterPort   string
-	// AnnounceNATAddresses: the router tells its neighbours on the switch where its addresses are.
+	// AnnounceNATAddresses: the router announces its addresses to the neighbours on the switch.
 	AnnounceNATAddresses bool
 }
 
-// Key is the port's name.
+// Key returns the port's name.
 func (p LogicalSwitchPort) Key(router string) RowKey {
 	return RowKey{"Logical_Switch_Port", router, p.Name}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (p LogicalSwitchPort) Equal(o Row) bool { return Row(p) == o }
 
 func (p LogicalSwitchPort) String() string {
@@ -33,7 +33,7 @@ func (p LogicalSwitchPort) String() string {
 	return p.Switch + " to " + p.RouterPort
 }
 
-// PortOption is one of the options of a port that Kube-OVN made.
+// PortOption is an option of a port that Kube-OVN created.
 type PortOption struct {
 	Table string // of the port: a router's, or a switch's
 	Port  string
@@ -41,60 +41,60 @@ type PortOption struct {
 	Value string
 }
 
-// RouteTableOption is the routing table for what comes in by a router port.
+// RouteTableOption selects the routing table for packets that enter a router through a port.
 func RouteTableOption(port, table string) PortOption {
 	return PortOption{"Logical_Router_Port", port, "route_table", table}
 }
 
-// NATAddressesOption is that the router behind a switch port tells its neighbours where its addresses are, as soon as
-// it has them.
+// NATAddressesOption makes the router behind a switch port announce its addresses to its neighbours when they are
+// assigned.
 func NATAddressesOption(port string) PortOption {
 	return PortOption{"Logical_Switch_Port", port, "nat-addresses", "router"}
 }
 
-// Key is the port's name and the option's.
+// Key returns the port's name and the option's.
 func (o PortOption) Key(router string) RowKey {
 	return RowKey{o.Table, router, o.Port + " options:" + o.Name}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (o PortOption) Equal(other Row) bool { return Row(o) == other }
 
 func (o PortOption) String() string { return o.Value }
 
-// RouterPortNetwork is the address of a port that Kube-OVN made, with its network's length. Kube-OVN gives it once, and
-// leaves it when the OvnEip of the port gets another. It is wanted only while it is wrong: the port is Kube-OVN's, and
-// nothing of it is ours.
+// RouterPortNetwork is the address and prefix length of a router port that Kube-OVN created. Kube-OVN sets it once, and
+// does not update it when the OvnEip of the port gets another address. The intent contains it only while the port has a
+// wrong address: the port belongs to Kube-OVN, and no part of it is ours.
 type RouterPortNetwork struct {
 	Port    string
 	Network netip.Prefix
 }
 
-// Key is the port's name.
+// Key returns the port's name.
 func (p RouterPortNetwork) Key(router string) RowKey {
 	return RowKey{"Logical_Router_Port", router, p.Port + " networks"}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (p RouterPortNetwork) Equal(o Row) bool { return Row(p) == o }
 
 func (p RouterPortNetwork) String() string { return p.Network.String() }
 
-// LogicalRouterStaticRoute is a route of a routing table.
+// LogicalRouterStaticRoute is a static route.
 type LogicalRouterStaticRoute struct {
-	RouteTable string // empty: the main one
+	RouteTable string // empty: the main table
 	Prefix     netip.Prefix
-	// NextHop is where to; invalid: to the destination itself, which is on the port's network.
+	// NextHop is the next hop. Invalid: the destination is on-link.
 	NextHop    netip.Addr
 	OutputPort string
 }
 
-// Key is table and prefix.
+// Key returns table and prefix.
 func (r LogicalRouterStaticRoute) Key(router string) RowKey {
 	return RowKey{"Logical_Router_Static_Route", router, fmt.Sprintf("%q %s", r.RouteTable, r.Prefix)}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (r LogicalRouterStaticRoute) Equal(o Row) bool { return Row(r) == o }
 
 func (r LogicalRouterStaticRoute) String() string {
@@ -104,7 +104,7 @@ func (r LogicalRouterStaticRoute) String() string {
 	return fmt.Sprintf("via %s out by %s", r.NextHop, r.OutputPort)
 }
 
-// QoS is a rule of a switch that sets the mark of packets that come in.
+// QoS is a rule of a switch that sets the mark of packets that enter it.
 type QoS struct {
 	Switch   string
 	Priority int
@@ -112,40 +112,40 @@ type QoS struct {
 	Mark     int
 }
 
-// Key is switch, priority and match.
+// Key returns switch, priority and match.
 func (m QoS) Key(router string) RowKey {
 	return RowKey{"QoS", router, fmt.Sprintf("%s %d %s", m.Switch, m.Priority, m.Match)}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (m QoS) Equal(o Row) bool { return Row(m) == o }
 
 func (m QoS) String() string { return fmt.Sprintf("mark=%d", m.Mark) }
 
-// PortGroup carries rules to the switches that its ports are on. Kube-OVN removes what is written to the switch itself.
+// PortGroup applies ACLs to the switches of its ports. Kube-OVN removes ACLs that are written to a switch directly.
 type PortGroup struct {
 	Name  string
-	Ports string // with spaces between, in order
+	Ports string // separated by spaces, sorted
 }
 
-// Key is the group's name.
+// Key returns the group's name.
 func (g PortGroup) Key(router string) RowKey { return RowKey{"Port_Group", router, g.Name} }
 
-// Equal compares all.
+// Equal compares all fields.
 func (g PortGroup) Equal(o Row) bool { return Row(g) == o }
 
 func (g PortGroup) String() string { return g.Ports }
 
-// AddressSet is addresses under a name that matches can use.
+// AddressSet is a named set of addresses for use in matches.
 type AddressSet struct {
 	Name      string
-	Addresses string // with spaces between, in order
+	Addresses string // separated by spaces, sorted
 }
 
-// Key is the set's name.
+// Key returns the set's name.
 func (a AddressSet) Key(router string) RowKey { return RowKey{"Address_Set", router, a.Name} }
 
-// Equal compares all.
+// Equal compares all fields.
 func (a AddressSet) Equal(o Row) bool { return Row(a) == o }
 
 func (a AddressSet) String() string { return "{" + a.Addresses + "}" }
@@ -160,21 +160,21 @@ type ACL struct {
 	Label          int // of the connection; 0: none
 }
 
-// Direction is which packets of a switch a rule is for.
+// Direction is the direction of the packets an ACL applies to.
 type Direction string
 
-// The directions, as OVN calls them.
+// The directions in OVN's notation.
 const (
 	FromLport Direction = "from-lport"
 	ToLport   Direction = "to-lport"
 )
 
-// Key is group, tier, priority and match.
+// Key returns group, tier, priority and match.
 func (r ACL) Key(router string) RowKey {
 	return RowKey{"ACL", router, fmt.Sprintf("%s %d %d %s", r.PortGroup, r.Tier, r.Priority, r.Match)}
 }
 
-// Equal compares all.
+// Equal compares all fields.
 func (r ACL) Equal(o Row) bool { return Row(r) == o }
 
 func (r ACL) String() string {
@@ -184,7 +184,7 @@ func (r ACL) String() string {
 	return fmt.Sprintf("%s label=%d", r.Action, r.Label)
 }
 
-// IsolationRef is who asks for the rows that drop packets of misplaced pods.
+// IsolationRef returns the origin of the rows that drop packets of misplaced pods.
 func IsolationRef(shard string) state.Ref {
 	return state.Ref{Kind: "Isolation", Namespace: shard, Name: "pods"}
 }

@@ -7,37 +7,38 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Finding is why something is not as it should be. The zero value says that all is well.
+// Finding is why something is not as wanted. The zero value means no problem.
 type Finding struct{ Reason, Message string }
 
-// OK says whether all is well.
+// OK reports whether there is no problem.
 func (f Finding) OK() bool { return f.Reason == "" }
 
-// Verdict is what compile thinks of one API object.
+// Verdict is what compile decided about one API object.
 type Verdict struct {
 	Object     ObjectKey
 	Generation int64
-	// Accepted: we took it. Resolved: what it names exists. Waiting: why its intent is not complete yet.
+	// Accepted: whether the object is valid and allowed. Resolved: whether its references exist. Waiting: why its
+	// intent is not complete yet.
 	Accepted, Resolved, Waiting Finding
-	// Partly is what a part of it will not get. The rest may be in force.
+	// Partly is what a part of the object does not get. The rest may work.
 	Partly Finding
-	// Tolerated is what it has and would not get any more.
+	// Tolerated is what the object has but would no longer get.
 	Tolerated Finding
-	// Held is why its deletion has to wait. Only for objects that are being deleted.
+	// Held is why the deletion is blocked. Only for objects that are being deleted.
 	Held Finding
-	// Isolated is why the pods of a project and those of others are not kept apart, or only by dropping packets.
+	// Isolated is why the pods of a project are not isolated from others, or only by dropping packets.
 	Isolated Finding
-	// Through is what it shares with others and can't work without.
+	// Through are the shared entries that the object depends on.
 	Through []state.Ref
 	// Facts are the fields of its status that are not conditions: a ProjectFacts, EIpFacts, FIpFacts, ServiceFacts,
 	// NetworkFacts, EgressIPFacts or EgressPolicyFacts.
 	Facts any
 }
 
-// OK says whether nothing stands in the way.
+// OK reports whether the object is accepted, resolved and complete.
 func (v Verdict) OK() bool { return v.Accepted.OK() && v.Resolved.OK() && v.Waiting.OK() }
 
-// UnmarshalJSON reads a verdict that was written as JSON: the kind of the object says which facts there are.
+// UnmarshalJSON decodes a verdict. The kind of the object determines the type of the facts.
 func (v *Verdict) UnmarshalJSON(raw []byte) error {
 	type plain Verdict
 	var body struct {
@@ -79,7 +80,7 @@ type ProjectFacts struct {
 	Namespace, Vpc, Subnet string
 	ExternalIP             netip.Addr
 	EIpsUsed               int
-	// Misplaced is how many pods are on networks where they do not belong.
+	// Misplaced is the number of pods on networks where they do not belong.
 	Misplaced int
 }
 
@@ -88,8 +89,8 @@ type EIpFacts struct {
 	Address netip.Addr
 	OvnEip  string
 	Network string      // the external subnet it is on
-	Holders []ObjectKey // who uses it
-	// MadeForOwner: a FIp or Service made it for itself, and it goes with its owner.
+	Holders []ObjectKey // the objects that use it
+	// MadeForOwner: a FIp or Service created it for itself. It is deleted with its owner.
 	MadeForOwner bool
 }
 
@@ -104,15 +105,15 @@ type FIpFacts struct {
 
 // ServiceFacts is the status of a Service of type LoadBalancer.
 type ServiceFacts struct {
-	// Foreign: it is not ours any more, and what we have written goes.
+	// Foreign: we are no longer responsible for it, and what we have written is deleted.
 	Foreign bool
 	Address netip.Addr
 	Ports   []PortFacts
-	// Lonely: it has no endpoints. Expires: for that it will be deleted.
+	// Lonely: it has no endpoints. Expires: it will be deleted for that reason.
 	Lonely, Expires bool
 }
 
-// PortFacts is one port of a Service, and why it can't have it.
+// PortFacts is a port of a Service, and why the Service can't have it.
 type PortFacts struct {
 	Number   int
 	Protocol Protocol
@@ -122,19 +123,19 @@ type PortFacts struct {
 // NetworkFacts is the status of an ExternalNetwork.
 type NetworkFacts struct {
 	Subnets []SubnetFacts
-	Return  string // how replies find back
-	// Obsolete is why not as somebody asked for.
+	Return  string // the return path mode
+	// Obsolete is why the mode differs from the configured one.
 	Obsolete Finding
 }
 
 // EgressIPFacts is the status of an EgressIP.
 type EgressIPFacts struct {
 	Items      []EgressIPAssignment
-	Leveled    bool   // an address went to a node that holds fewer
-	Rebalanced string // the request for that which was carried out last
+	Leveled    bool   // an address was moved to a node that holds fewer
+	Rebalanced string // the last completed request for rebalancing
 }
 
-// EgressIPAssignment is an address that a node holds.
+// EgressIPAssignment is an address and the node that holds it.
 type EgressIPAssignment struct {
 	Node    string
 	Address netip.Addr
@@ -142,12 +143,12 @@ type EgressIPAssignment struct {
 
 // EgressPolicyFacts is the status of an EgressRoute or EgressService.
 type EgressPolicyFacts struct {
-	Network string // the external subnet by which pods leave
+	Network string // the external subnet through which pods leave
 	Address netip.Addr
 	Pods    int
 }
 
-// SubnetFacts is how many addresses a subnet of an external network has.
+// SubnetFacts is the usage of a subnet of an external network.
 type SubnetFacts struct {
 	Name       string
 	Prefix     netip.Prefix
@@ -155,11 +156,11 @@ type SubnetFacts struct {
 	Free, Used int
 }
 
-// VMInterface is the interface of a virtual machine that a floating IP leads to.
+// VMInterface is the interface of a virtual machine that a floating IP targets.
 type VMInterface struct {
 	VM        string
-	Interface string // as the virtual machine's spec calls it
-	InGuest   string // as the guest calls it
+	Interface string // name in the spec of the virtual machine
+	InGuest   string // name in the guest
 	MAC       string
 	Address   netip.Addr // IPv4
 }

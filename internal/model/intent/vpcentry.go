@@ -7,21 +7,21 @@ import (
 	"strconv"
 )
 
-// VpcList is a list in a Vpc's spec that several writers share.
+// VpcList is a list in the spec of a Vpc that several writers share.
 type VpcList string
 
-// The lists of which we own elements.
+// The lists in which we own entries.
 const (
 	ExternalSubnets VpcList = "extraExternalSubnets"
 	StaticRoutes    VpcList = "staticRoutes"
 	PolicyRoutes    VpcList = "policyRoutes"
 )
 
-// VpcEntryKey names an element of a list.
+// VpcEntryKey identifies an entry of a list.
 type VpcEntryKey struct {
 	Vpc  string
 	List VpcList
-	// ID is what makes an element unique: a subnet's name; a prefix; priority and match.
+	// ID makes the entry unique: the name of a subnet; a prefix; priority and match.
 	ID string
 }
 
@@ -30,24 +30,24 @@ func (k VpcEntryKey) Compare(o VpcEntryKey) int {
 	return cmp.Or(cmp.Compare(k.Vpc, o.Vpc), cmp.Compare(k.List, o.List), cmp.Compare(k.ID, o.ID))
 }
 
-// String is where the element is.
+// String returns the location of the entry.
 func (k VpcEntryKey) String() string { return fmt.Sprintf("Vpc %s %s [%s]", k.Vpc, k.List, k.ID) }
 
-// VpcEntry is an element of a list as JSON with sorted keys.
+// VpcEntry is an entry of a list as JSON with sorted keys.
 type VpcEntry struct{ Content string }
 
-// Equal compares content.
+// Equal compares the content.
 func (e VpcEntry) Equal(o VpcEntry) bool { return e.Content == o.Content }
 
-// String is the content.
+// String returns the content.
 func (e VpcEntry) String() string { return e.Content }
 
-// ExternalSubnetEntry is the element that connects a VPC to an external subnet.
+// ExternalSubnetEntry returns the entry that connects a VPC to an external subnet.
 func ExternalSubnetEntry(vpc, subnet string) (VpcEntryKey, VpcEntry) {
 	return VpcEntryKey{vpc, ExternalSubnets, subnet}, VpcEntry{CanonicalJSON(subnet)}
 }
 
-// PolicyRoute is a router policy, as an element of a Vpc.
+// PolicyRoute is a router policy as an entry of a Vpc.
 type PolicyRoute struct {
 	Priority int        `json:"priority"`
 	Match    string     `json:"match"`
@@ -55,27 +55,27 @@ type PolicyRoute struct {
 	NextHop  netip.Addr `json:"nextHopIP,omitzero"`
 }
 
-// DropPolicy is a policy that drops what matches.
+// DropPolicy returns a policy that drops matching packets.
 func DropPolicy(priority int, match string) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "drop"}
 }
 
-// AllowPolicy is a policy that leaves what matches to the routing table.
+// AllowPolicy returns a policy that leaves matching packets to the routing table.
 func AllowPolicy(priority int, match string) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "allow"}
 }
 
-// ReroutePolicy is a policy that sends what matches to a next hop.
+// ReroutePolicy returns a policy that sends matching packets to a next hop.
 func ReroutePolicy(priority int, match string, to netip.Addr) PolicyRoute {
 	return PolicyRoute{Priority: priority, Match: match, Action: "reroute", NextHop: to}
 }
 
-// ToVpcEntry is the policy as an element of a VPC's list.
+// ToVpcEntry returns the policy as an entry of a Vpc's list.
 func (p PolicyRoute) ToVpcEntry(vpc string) (VpcEntryKey, VpcEntry) {
 	return VpcEntryKey{vpc, PolicyRoutes, strconv.Itoa(p.Priority) + " " + p.Match}, VpcEntry{CanonicalJSON(p)}
 }
 
-// ToRouterPolicy is the policy as a row.
+// ToRouterPolicy returns the policy as a row.
 func (p PolicyRoute) ToRouterPolicy() LogicalRouterPolicy {
 	row := LogicalRouterPolicy{Priority: p.Priority, Match: p.Match, Action: p.Action}
 	if p.NextHop.IsValid() {
@@ -84,14 +84,14 @@ func (p PolicyRoute) ToRouterPolicy() LogicalRouterPolicy {
 	return row
 }
 
-// StaticRoute is a route of a router's main table, as an element of a Vpc.
+// StaticRoute is a route of the router's main table, as an entry of a Vpc.
 type StaticRoute struct {
 	CIDR    netip.Prefix `json:"cidr"`
 	NextHop netip.Addr   `json:"nextHopIP"`
 	Policy  string       `json:"policy"`
 }
 
-// DefaultRoute sends what no other route takes to a gateway.
+// DefaultRoute returns a default route to a gateway.
 func DefaultRoute(gateway netip.Addr) StaticRoute {
 	everything := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if gateway.Is6() {
@@ -100,16 +100,16 @@ func DefaultRoute(gateway netip.Addr) StaticRoute {
 	return StaticRoute{CIDR: everything, NextHop: gateway, Policy: "policyDst"}
 }
 
-// ToVpcEntry is the route as an element of a VPC's list.
+// ToVpcEntry returns the route as an entry of a Vpc's list.
 func (r StaticRoute) ToVpcEntry(vpc string) (VpcEntryKey, VpcEntry) {
 	return VpcEntryKey{vpc, StaticRoutes, r.CIDR.String()}, VpcEntry{CanonicalJSON(r)}
 }
 
-// EnableExternal is the pseudo list of one element that says whether a VPC is connected to external subnets at all. It
-// is written together with the first of them: without one, Kube-OVN would connect a subnet of its own choice.
+// EnableExternal is a pseudo list with one entry: whether the VPC is connected to external subnets at all. It is
+// written together with the first external subnet; otherwise Kube-OVN would connect a subnet of its own choice.
 const EnableExternal VpcList = "enableExternal"
 
-// EnableExternalEntry is that element.
+// EnableExternalEntry returns that entry.
 func EnableExternalEntry(vpc string) (VpcEntryKey, VpcEntry) {
 	return VpcEntryKey{vpc, EnableExternal, ""}, VpcEntry{CanonicalJSON(true)}
 }

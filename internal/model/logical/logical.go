@@ -1,4 +1,4 @@
-// Package logical is OVN's logical network as a value: routers, switches and what is on them, as the databases have it.
+// Package logical is OVN's logical network as a value: routers, switches and their contents, as in the databases.
 package logical
 
 import (
@@ -9,32 +9,32 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Network is everything of the northbound database that decides about a packet, and what the southbound database says
-// of it. Lists are sorted by name, so that the same databases give the same value.
+// Network is everything in the northbound database that affects packets, and its state in the southbound database.
+// Lists are sorted by name, so that the same databases give the same value.
 type Network struct {
 	Routers  []Router
 	Switches []Switch
 	Groups   []PortGroup
-	// Sets are the address sets, by name, with their addresses as they are written there.
+	// Sets are the address sets by name, with their addresses as written there.
 	Sets map[string][]string
 
 	Chassis  []Chassis
-	Learned  []MACBinding // what routers have learned by asking
-	Static   []MACBinding // and what they were told
+	Learned  []MACBinding // learned by routers with ARP or ND
+	Static   []MACBinding // Static_MAC_Binding
 	Monitors []ServiceMonitor
 	Progress ConfigProgress
-	// Options are those of the whole database, and Schemas the versions of both.
+	// Options are the options of NB_Global. Schemas are the versions of both schemas.
 	Options map[string]string
 	Schemas SchemaVersions
 }
 
-// SchemaVersions are the versions of the databases' schemas; empty: the database could not be read.
+// SchemaVersions are the versions of the database schemas. Empty: the database could not be read.
 type SchemaVersions struct{ Northbound, Southbound string }
 
 // ExternalIDs are the external_ids of a row.
 type ExternalIDs map[string]string
 
-// Owner is the API object that a row of ours exists for; nobody when it is somebody else's.
+// Owner returns the API object that one of our rows exists for. It is zero for rows of others.
 func (ids ExternalIDs) Owner() state.Ref {
 	parts := strings.SplitN(ids[ownership.RowOwnerKey], "/", 3)
 	if len(parts) != 3 {
@@ -49,7 +49,7 @@ type Router struct {
 	Disabled  bool
 	Ports     []RouterPort
 	Routes    []StaticRoute
-	Policies  []RouterPolicy // the highest priority first
+	Policies  []RouterPolicy // highest priority first
 	NATs      []NAT
 	Balancers []LoadBalancer
 	Options   map[string]string
@@ -61,10 +61,11 @@ type RouterPort struct {
 	Name     string
 	MAC      string
 	Networks []netip.Prefix // with the port's own addresses
-	Peer     string         // the router port that it is linked with; empty: a switch port names it
+	Peer     string         // the router port it is linked to; empty: a switch port names it
 	Disabled bool
 	Options  map[string]string
-	// Chassis may hold the port, the first first; none: it is everywhere. Holder is the one that does.
+	// Chassis are those the port may be bound to, highest priority first; none: the port is distributed. Holder is the
+	// one it is bound to.
 	Chassis []string
 	Holder  string
 	IDs     ExternalIDs
@@ -72,16 +73,16 @@ type RouterPort struct {
 
 // StaticRoute is a static route.
 type StaticRoute struct {
-	Table    string // empty: the main one
+	Table    string // empty: the main table
 	Prefix   netip.Prefix
-	BySource bool       // the prefix is of the packet's source
+	BySource bool       // the prefix matches the source
 	NextHop  netip.Addr // invalid: discard
-	Output   string     // port; empty: by the next hop
+	Output   string     // output port; empty: determined by the next hop
 	Options  map[string]string
 	IDs      ExternalIDs
 }
 
-// RouterPolicy is a router policy. It is looked at after the routing table and overrules it.
+// RouterPolicy is a router policy. OVN evaluates policies after the routing table, and they override it.
 type RouterPolicy struct {
 	Priority int
 	Match    string
@@ -91,19 +92,19 @@ type RouterPolicy struct {
 	IDs      ExternalIDs
 }
 
-// NAT is an address translation.
+// NAT is a NAT rule.
 type NAT struct {
 	Type         string // dnat, snat or dnat_and_snat
 	External     netip.Addr
 	Logical      netip.Prefix
-	Port         string // the gateway port that it is on; empty: OVN finds it by the external address
-	LogicalPort  string // of a translation that is done where this port is
+	Port         string // the gateway port; empty: OVN finds it by the external address
+	LogicalPort  string // for distributed NAT: the port on whose chassis it is done
 	ExternalMAC  string
 	PortRange    string
 	Match        string
 	Priority     int
 	Allowed      string // name of the address set of destinations that are translated
-	Exempted     string // name of the address set of those that are not
+	Exempted     string // name of the address set of destinations that are not
 	Options, IDs ExternalIDs
 }
 
@@ -113,13 +114,13 @@ type LoadBalancer struct {
 	Protocol string // tcp, udp or sctp; empty: tcp
 	VIPs     []VIP
 	Options  map[string]string
-	Fields   []string          // of a packet that choose the backend; none: its five
-	Mappings map[string]string // backend's address → port, for health checks
-	Checked  []string          // addresses that have a health check
+	Fields   []string          // packet fields that select the backend; none: the 5-tuple
+	Mappings map[string]string // address of the backend → port, for health checks
+	Checked  []string          // VIPs with a health check
 	IDs      ExternalIDs
 }
 
-// VIP is an address of a load balancer, and where its connections go. Port 0 is every port.
+// VIP is an address of a load balancer with its backends. Port 0 means all ports.
 type VIP struct {
 	Address  netip.AddrPort
 	Backends []netip.AddrPort
@@ -143,14 +144,14 @@ type SwitchPort struct {
 	MAC       string
 	Addresses []netip.Addr
 	Unknown   bool     // it may have any address
-	Security  []string // what may be sent from it; none: anything
-	Router    string   // of type router: the router's port
-	Localnet  string   // of type localnet: the physical network
+	Security  []string // allowed source addresses; none: any
+	Router    string   // for type router: the router port
+	Localnet  string   // for type localnet: the physical network
 	Tag       int      // VLAN; 0: none
 	Disabled  bool
 	Up        bool
 	Options   map[string]string
-	// Chassis is where the port is.
+	// Chassis is where the port is bound.
 	Chassis string
 	IDs     ExternalIDs
 }
@@ -163,7 +164,7 @@ type PortGroup struct {
 	IDs   ExternalIDs
 }
 
-// ACL is a rule of a switch or a port group.
+// ACL is an ACL of a switch or a port group.
 type ACL struct {
 	Tier      int
 	Priority  int
@@ -171,13 +172,13 @@ type ACL struct {
 	Match     string
 	Action    string
 	Label     int
-	Sampled   bool // connections that it allows are sampled
+	Sampled   bool // allowed connections are sampled
 	Name      string
 	Options   map[string]string
 	IDs       ExternalIDs
 }
 
-// QoS is a rule that marks packets.
+// QoS is a rule that sets the packet mark.
 type QoS struct {
 	Priority  int
 	Direction string
@@ -186,23 +187,23 @@ type QoS struct {
 	IDs       ExternalIDs
 }
 
-// Chassis is a node as OVN sees it.
+// Chassis is a node in OVN.
 type Chassis struct {
 	Name, Host string
 	Encaps     []string // type and address
 	Options    map[string]string
-	// Seen is the last change of the logical network that it has carried out; see Progress.
+	// Seen is the nb_cfg that the chassis has applied; see Progress.
 	Seen int
 }
 
-// MACBinding is the MAC address of an address behind a router port.
+// MACBinding is a neighbour entry of a router port.
 type MACBinding struct {
 	Port    string
 	Address netip.Addr
 	MAC     string
 }
 
-// ServiceMonitor is what a health check says of a backend: online, offline or error; empty: nothing yet.
+// ServiceMonitor is the result of a health check: online, offline or error; empty: none yet.
 type ServiceMonitor struct {
 	Address  netip.AddrPort
 	Protocol string
@@ -210,11 +211,11 @@ type ServiceMonitor struct {
 	Status   string
 }
 
-// ConfigProgress counts changes of the logical network that somebody waits for: how many were asked for, northd has
-// translated, and all chassis have carried out.
+// ConfigProgress has the counters nb_cfg (requested), sb_cfg (translated by northd) and hv_cfg (applied by all
+// chassis).
 type ConfigProgress struct{ Asked, Translated, Done int }
 
-// Router is the router of a name.
+// Router returns the router with a name, or nil.
 func (n *Network) Router(name string) *Router {
 	for i := range n.Routers {
 		if n.Routers[i].Name == name {
@@ -224,7 +225,7 @@ func (n *Network) Router(name string) *Router {
 	return nil
 }
 
-// Switch is the switch of a name.
+// Switch returns the switch with a name, or nil.
 func (n *Network) Switch(name string) *Switch {
 	for i := range n.Switches {
 		if n.Switches[i].Name == name {

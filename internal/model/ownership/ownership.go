@@ -1,6 +1,6 @@
 // Package ownership is every claim that Sallyport makes on systems it shares with others.
 //
-// What is not claimed here is somebody else's and is never changed.
+// Everything else belongs to others and is never changed.
 package ownership
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 )
 
-// Kubernetes: an object is ours when it has both labels; a field of it is ours when our field manager applied it.
+// Kubernetes: an object is ours if it has both labels. A field of it is ours if our field manager applied it.
 const (
 	FieldManager = "sallyport"
 	// StatusManager applies the status of our own kinds, so that spec and status have different owners.
@@ -18,189 +18,191 @@ const (
 
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "sallyport"
-	// ShardLabel names the VPC that an object belongs to: the unit in which we read and write.
+	// ShardLabel has the VPC that an object belongs to: the unit of reading and writing.
 	ShardLabel = "kube-dc.com/vpc"
 
 	// Finalizer is on every Project, EIp and FIp that we have written something for.
 	Finalizer = "kube-dc.com/sallyport"
 
-	// OriginAnnotation on an object of ours names the API object that asked for it: kind/namespace/name.
+	// OriginAnnotation on one of our objects has the API object that requested it: kind/namespace/name.
 	OriginAnnotation = "kube-dc.com/asked-by"
 
-	// ReminderAnnotation on an object that was deleted and does not go is when Kube-OVN was last reminded of it.
+	// ReminderAnnotation on an object that is stuck in deletion has the time when Kube-OVN was last triggered to
+	// process it.
 	ReminderAnnotation = "kube-dc.com/reminded-at"
 )
 
-// The chart labels the pods of the agents so.
+// Labels of the agent's pods, set by the chart.
 const (
 	AgentLabel = "app.kubernetes.io/name"
 	AgentName  = "sallyport-agent"
 )
 
-// ManagedLabels are what marks an object of a shard as ours.
+// ManagedLabels returns the labels that mark an object of a shard as ours.
 func ManagedLabels(shard string) map[string]string {
 	return map[string]string{ManagedByLabel: ManagedBy, ShardLabel: shard}
 }
 
-// IsManagedObject says whether an object's labels make it ours.
+// IsManagedObject reports whether an object is ours by its labels.
 func IsManagedObject(labels map[string]string) bool {
 	return labels[ManagedByLabel] == ManagedBy && labels[ShardLabel] != ""
 }
 
-// OVN northbound database: a row is ours when its external_ids have these keys.
+// OVN northbound database: a row is ours if its external_ids have these keys.
 const (
-	RowOwnerKey = "sallyport-owner" // the API object that asked: kind/namespace/name
+	RowOwnerKey = "sallyport-owner" // the API object: kind/namespace/name
 	RowShardKey = "sallyport-vpc"
-	// RowParentKey names the switch or port group that a row is in. In the database only they say so, in their sets.
+	// RowParentKey has the switch or port group that a row belongs to. In the database only their sets have this
+	// relation.
 	RowParentKey = "sallyport-in"
 
-	// RowVendorKey tells rows of tables in which we read only our own. Kube-OVN uses the key as well, with a value of
-	// its own.
+	// RowVendorKey identifies our rows in tables of which we read only our own. Kube-OVN uses the same key with its own
+	// value.
 	RowVendorKey = "vendor"
 	RowVendor    = "sallyport"
 )
 
-// NBGlobalOptionPrefix and the name of a setting of the whole engine is the key in the external_ids of its one row that
-// marks it as ours.
+// NBGlobalOptionPrefix and the name of an option are the key in the external_ids of NB_Global that marks the option as
+// ours.
 const NBGlobalOptionPrefix = "sallyport-setting-"
 
-// OnLinkLoopbackPort is the name of the port by which a router is linked with itself. A row that can't carry
-// external_ids is ours when it belongs to this port.
+// OnLinkLoopbackPort returns the name of the port that links a router to itself. Rows of tables without external_ids
+// are ours if they belong to this port.
 func OnLinkLoopbackPort(router string) string { return router + "-onlink" }
 
-// MACPrefix is how the MAC addresses of our ports begin: locally administered, of one host. A MAC binding has no
-// external_ids; it is ours when its port is, or when the port is gone and it has such an address.
+// MACPrefix is the prefix of the MAC addresses of our ports: locally administered, unicast. A MAC binding has no
+// external_ids. It is ours if its port is, or if its port is gone and it has this prefix.
 const MACPrefix = "0a:5a:"
 
-// ReturnTablePrefix is how the names of the routing tables begin that we give to ports of Kube-OVN's.
+// ReturnTablePrefix is the prefix of the routing tables that we set on ports of Kube-OVN.
 const ReturnTablePrefix = "return-"
 
 // PriorityBand is a range of router policy priorities, both ends included.
 type PriorityBand struct {
 	First, Last int
 	Purpose     string
-	// OnManagementVPC: it is ours on Kube-OVN's own VPC, too, where operators may use all others.
+	// OnManagementVPC: the band is ours on Kube-OVN's default VPC too, where all others belong to operators.
 	OnManagementVPC bool
 }
 
 // Priorities of router policies. OVN's maximum is 32767; Kube-OVN's own numbers are 29000–29500, 30050, 30060, 30100
-// and 31000 on a VPC of ours (30000 only on its default VPC).
+// and 31000 on our VPCs (30000 only on its default VPC).
 const (
-	DefaultEgress          = 1000 // pods → default network's gateway
-	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's own prefix
-	EgressFailClosed       = 1800 // pods that nobody has looked at yet → nowhere, where an EgressIP fails closed
-	EgressUnselected       = 1900 // pods that no EgressIP selects → default network's gateway
-	EgressUnselectedOnLink = 1910 // and → neighbours on the default network's own prefix
+	DefaultEgress          = 1000 // pods → the default network's gateway
+	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's prefix
+	EgressFailClosed       = 1800 // pods not classified yet → drop, if an EgressIP fails closed
+	EgressUnselected       = 1900 // pods that no EgressIP selects → the default network's gateway
+	EgressUnselectedOnLink = 1910 // the same pods → neighbours on the default network's prefix
 	EgressIPSelected       = 2000 // pods that an EgressIP selects → its addresses
-	EgressServiceBackends  = 2100 // pods behind an EgressService → its network's gateway
-	EgressServiceOnLink    = 2110 // and → neighbours on that network's own prefix
+	EgressServiceBackends  = 2100 // backends of an EgressService → its network's gateway
+	EgressServiceOnLink    = 2110 // the same pods → neighbours on that network's prefix
 	EgressRouteFirst       = 3000 // pods that an EgressRoute selects → its network's gateway: see EgressRoutePriority
 	EgressRouteLast        = EgressRouteFirst + 33*prioritiesPerPrefixLength - 1
-	Reach                  = 29900 // pods of the management VPC → hosts on its network's own prefix
-	ReachOnLink            = 29901 // the same, once they are on their way there
-	ReturnFIP              = 30000 // a floating IP's pod → its network's gateway
-	ReturnFIPOnLink        = 30001 // a floating IP's pod → neighbours on its network's own prefix
-	ReturnReply            = 30010 // replies of a connection → the leg of its network
-	ReturnLeave            = 30011 // what comes by a leg → its network's gateway
-	ReturnForged           = 31100 // what pods send to a leg themselves → nowhere
+	Reach                  = 29900 // pods of the management VPC → hosts on its network's prefix
+	ReachOnLink            = 29901 // the same packets, after the on-link loopback port
+	ReturnFIP              = 30000 // pod of a floating IP → its network's gateway
+	ReturnFIPOnLink        = 30001 // pod of a floating IP → neighbours on its network's prefix
+	ReturnReply            = 30010 // replies → the return port of the connection's network
+	ReturnLeave            = 30011 // packets from a return port → its network's gateway
+	ReturnForged           = 31100 // packets that pods send to a return port themselves → drop
 )
 
-// PriorityBands are the priorities in which every element of a project's Vpc is ours.
+// PriorityBands are the bands in which every policy of a project's Vpc is ours.
 var PriorityBands = []PriorityBand{
-	{DefaultEgress, DefaultEgressOnLink, "default way out", false},
-	{EgressFailClosed, EgressServiceOnLink, "the ways out by egress addresses, and beside them", false},
-	{EgressRouteFirst, EgressRouteLast, "the ways out by destination", false},
-	{ReturnFIP, ReturnFIPOnLink, "replies of floating IPs on secondary networks, by the pod's address", false},
-	{ReturnReply, ReturnLeave, "replies on secondary networks, by the connection", true},
+	{DefaultEgress, DefaultEgressOnLink, "default egress", false},
+	{EgressFailClosed, EgressServiceOnLink, "egress addresses, and pods without one", false},
+	{EgressRouteFirst, EgressRouteLast, "egress by destination", false},
+	{ReturnFIP, ReturnFIPOnLink, "replies of floating IPs on secondary networks, by source address", false},
+	{ReturnReply, ReturnLeave, "replies on secondary networks, by connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
-	{ReturnForged, ReturnForged, "packets that pods may not send", true},
+	{ReturnForged, ReturnForged, "forged packets", true},
 }
 
-// Marks of packets inside a project's router and switch, and labels of connections there: numbers that others are
-// unlikely to use. They never leave the node.
+// Marks of packets and labels of connections inside a project's router and switch: numbers that others are unlikely to
+// use. They never leave the node.
 const (
-	ForgedMark          = 0x53600000 // packets that a pod may not send
-	NetworkMarkBase     = 0x53500000 // a network's number is added
+	ForgedMark          = 0x53600000 // forged packets of a pod
+	NetworkMarkBase     = 0x53500000 // plus a hash of the network's name
 	NetworkMarkBits     = 20
-	DefaultNetworkLabel = 0x53600001 // connections that came in by the default network, or from inside
+	DefaultNetworkLabel = 0x53600001 // connections from the default network, or from inside
 )
 
-// The ACLs that write labels: the first passes whatever came in, the last allows what no ACL in between has decided
-// about.
+// ACLs that set labels: the first passes all packets, the last allows what no ACL in between has decided.
 const (
 	LabelTier     = 1
 	LabelPriority = 100
 	LabelLastTier = 3
 )
 
-// The ACLs that drop what the ports of pods send and get that are where they do not belong: before all others.
-// Kube-OVN's are in tiers 1 to 3, and 32767 is OVN's highest priority.
+// ACLs that drop all packets from and to misplaced pods. They take precedence over all others: Kube-OVN's are in tiers
+// 1 to 3, and 32767 is OVN's highest priority.
 const (
 	IsolationTier     = 0
 	IsolationPriority = 32767
 )
 
-// The ACLs that drop what somebody may not send, in the first tier: by isolation of an ExternalNetwork, by
-// loadBalancerSourceRanges of a Service, and by allow-lists of a Project. The priority above each of the last two is
-// for what they let pass.
+// ACLs of the first tier that drop packets: isolation of an ExternalNetwork, loadBalancerSourceRanges of a Service, and
+// allow-lists of a Project. The priority above each of the last two is for the packets they allow.
 const (
 	NetworkIsolationPriority = 110
 	SourceRangePriority      = 100
 	AllowListPriority        = 90
 )
 
-// NetworkMark is what stands for a network in marks and labels, unless two networks of one project have the same.
+// NetworkMark returns the mark and label of a network, unless two networks of one project collide.
 func NetworkMark(network string) int {
 	return NetworkMarkBase + int(HashName(network)&(1<<NetworkMarkBits-1))
 }
 
-// HashName is a number that follows from a text.
+// HashName returns a hash of a text.
 func HashName(text string) uint32 {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(text)) // never fails
 	return hash.Sum32()
 }
 
-// ReturnRouterPort is the router's end of a leg: the second way between a project's switch and its router, one for each
-// secondary network. Kube-OVN names ports router-switch and switch-router.
+// ReturnRouterPort returns the router's end of a return port: a second connection between a project's switch and its
+// router, one for each secondary network. Kube-OVN names its ports router-switch and switch-router.
 func ReturnRouterPort(router, subnet, network string) string {
 	return router + "-" + subnet + "-return-" + network
 }
 
-// ReturnSwitchPort is the other end of a leg.
+// ReturnSwitchPort returns the switch's end of a return port.
 func ReturnSwitchPort(router, subnet, network string) string {
 	return subnet + "-" + router + "-return-" + network
 }
 
-// ReturnPortGroup is the port group of a leg. OVN allows no hyphen in its name, Kubernetes no underscore in the others.
+// ReturnPortGroup returns the port group of a return port. OVN allows no hyphen in such names, and Kubernetes no
+// underscore in the names they are made of.
 func ReturnPortGroup(subnet, network string) string {
 	return strings.ReplaceAll("sallyport."+subnet+"."+network, "-", "_")
 }
 
-// ReturnTargetSet is the address set of the targets of floating IPs behind a leg.
+// ReturnTargetSet returns the address set of the targets of floating IPs behind a return port.
 func ReturnTargetSet(subnet, network string) string {
 	return ReturnPortGroup(subnet, network) + ".targets"
 }
 
-// SourceRangePortGroup is the port group of a port on a switch that carries the rules on who may reach a load balancer.
+// SourceRangePortGroup returns the port group for the ACLs that limit the clients of load balancers behind a switch
+// port.
 func SourceRangePortGroup(port string) string {
 	return strings.ReplaceAll("sallyport."+port+".ranges", "-", "_")
 }
 
-// IsolationPortGroup is the port group of the ports that a project's isolation is about. The names of the other groups
-// begin with "sallyport." and so can't be the same.
+// IsolationPortGroup returns the port group of the misplaced ports of a project. The names of the other groups begin
+// with "sallyport." and can't collide.
 func IsolationPortGroup(subnet string) string {
 	return strings.ReplaceAll("sallyport-isolation."+subnet, "-", "_")
 }
 
-// HairpinRouterPort is the router's end of the turn: by it replies go once more through a project's switch, into the
-// leg of their network.
+// HairpinRouterPort returns the router's end of the hairpin port. The router sends replies through it back into the
+// project's switch, where they enter the return port of their network.
 func HairpinRouterPort(router, subnet string) string { return router + "-" + subnet + "-return" }
 
-// HairpinSwitchPort is the other end of the turn.
+// HairpinSwitchPort returns the switch's end of the hairpin port.
 func HairpinSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
 
-// VPCSubnetName is the subnet of a VPC whose pods have external addresses: in a project's VPC our own.
+// VPCSubnetName returns the subnet of a VPC whose pods can have external addresses. In the VPC of a project it is ours.
 func VPCSubnetName(vpc string) string {
 	if vpc == kubeovn.ManagementVpc {
 		return kubeovn.ManagementSubnet
@@ -208,20 +210,20 @@ func VPCSubnetName(vpc string) string {
 	return vpc + SubnetSuffix
 }
 
-// SubnetSuffix is how the name of a project's subnet ends; before it is that of its VPC.
+// SubnetSuffix is the suffix of the name of a project's subnet, after the name of the VPC.
 const SubnetSuffix = "-default"
 
-// IsOwnRouterPort says whether a router port has a name of ours: a port of a switch whose name begins so would have it
-// too, and could not be made beside ours.
+// IsOwnRouterPort reports whether a router port has one of our names. A port of a switch whose name begins like ours
+// would match too, and could not be created next to ours.
 func IsOwnRouterPort(router, name string) bool {
 	return name == OnLinkLoopbackPort(router) ||
 		strings.HasPrefix(name, HairpinRouterPort(router, VPCSubnetName(router)))
 }
 
-// ReturnRouteTable is the routing table for what comes in by a secondary network, and by its legs.
+// ReturnRouteTable returns the routing table for packets that enter through a secondary network or its return ports.
 func ReturnRouteTable(network string) string { return ReturnTablePrefix + network }
 
-// IsOwnPriority says whether router policies of a priority are ours on the router of a VPC.
+// IsOwnPriority reports whether router policies with a priority are ours on the router of a VPC.
 func IsOwnPriority(vpc string, p int) bool {
 	for _, b := range PriorityBands {
 		if b.First <= p && p <= b.Last {

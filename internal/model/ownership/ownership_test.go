@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 )
 
-// kubeOVNPriorities is the priorities that Kube-OVN 1.16 gives to router policies of its own on a VPC of ours. 30000 is
-// not among them: it uses that on its default VPC only, where we claim other bands.
+// kubeOVNPriorities are the priorities of Kube-OVN 1.16's own router policies on our VPCs. 30000 is not among them:
+// Kube-OVN uses it only on its default VPC, where we claim other bands.
 var kubeOVNPriorities = []int{29000, 29090, 29100, 29150, 29190, 29200, 29250, 29400, 29500, 30050, 30060, 30100, 31000}
 
 func TestBandsAreApart(t *testing.T) {
@@ -43,7 +43,7 @@ type priority struct {
 	value int
 }
 
-// sourcePriorities are read from the source, in its order, so that no new one is forgotten.
+// sourcePriorities reads the priorities from the source, in order, so that no new one is forgotten.
 func sourcePriorities(t *testing.T) (out []priority) {
 	t.Helper()
 	const title = "Priorities of router policies."
@@ -64,7 +64,7 @@ func sourcePriorities(t *testing.T) (out []priority) {
 	return out
 }
 
-// parsePackage is the package's files without tests.
+// parsePackage returns the files of the package without tests.
 func parsePackage(t *testing.T) (*token.FileSet, []*ast.File) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -86,7 +86,7 @@ func parsePackage(t *testing.T) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
-// titledConstants are the names in blocks of constants whose comment begins with a title.
+// titledConstants returns the names in blocks of constants whose comment begins with a title.
 func titledConstants(files []*ast.File, title string) (out []*ast.Ident) {
 	for _, file := range files {
 		for _, decl := range file.Decls {
@@ -123,8 +123,7 @@ func TestPrioritiesAreInBands(t *testing.T) {
 	}
 }
 
-// The block of constants is in the order of OVN, the weakest first: what is more special comes before the default way
-// out.
+// The constants are in ascending order of precedence: more specific policies take precedence over the default egress.
 func TestPrioritiesAreInOrder(t *testing.T) {
 	all := sourcePriorities(t)
 	for i, p := range all[1:] {
@@ -134,7 +133,8 @@ func TestPrioritiesAreInOrder(t *testing.T) {
 	}
 }
 
-// Kube-OVN's policy for traffic inside the subnets comes before all of ours but the one that drops forged packets.
+// Kube-OVN's policy for traffic inside the subnets takes precedence over all of ours, except for the one that drops
+// forged packets.
 func TestPrioritiesLeaveSubnetsAlone(t *testing.T) {
 	const inside = 31000
 	for _, p := range sourcePriorities(t) {

@@ -48,7 +48,7 @@ func TestMemoryPassesTheContract(t *testing.T) {
 	statetest.CheckContract(t, newCase(&brokenTarget{}))
 }
 
-// Each of these targets is wrong in a way that real ones have been; the contract must find it.
+// Each of these targets has a defect that real targets have had. The contract must find it.
 func TestContractFinds(t *testing.T) {
 	foreign := "a row of somebody else"
 	cases := map[string]struct {

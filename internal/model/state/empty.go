@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// EmptyTarget is a target that holds nothing and takes nothing: what a plan for it prints is everything that is wanted.
+// EmptyTarget is a target that holds nothing and can't be written. A plan for it lists everything that is desired.
 type EmptyTarget[K Key[K], V Value[V]] string
 
-// Scope is the name it was given.
+// Scope returns the given name.
 func (b EmptyTarget[K, V]) Scope() string { return string(b) }
 
 // Observe returns nothing.
 func (EmptyTarget[K, V]) Observe(context.Context) (Set[K, V], error) { return nil, nil }
 
-// Apply refuses.
+// Apply fails all changes.
 func (EmptyTarget[K, V]) Apply(_ context.Context, changes []Change[K, V]) map[K]error {
 	failed := map[K]error{}
 	for _, c := range changes {
-		failed[c.Key] = errors.New("there is no system to write to")
+		failed[c.Key] = errors.New("this target can't be written")
 	}
 	return failed
 }

@@ -9,30 +9,29 @@ import (
 	"strings"
 )
 
-// Plan is what one target needs, worked out by reading only. Printing it is a dry run.
+// Plan has the changes that a target needs. Preparing one only reads; printing it is a dry run.
 type Plan interface {
-	// Scope says in words what the target owns.
+	// Scope describes what the target owns.
 	Scope() string
-	// ChangeLines are the lines of the plan, one for each change, in order.
+	// ChangeLines returns a line for each change, in order.
 	ChangeLines() []Line
-	// DesiredLines are lines for everything that the target should hold, in order, whether it does or not.
+	// DesiredLines returns a line for everything that the target should hold, in order.
 	DesiredLines() []Line
-	// applyAdditions carries out what comes or becomes another; shrink what goes, except for origins that are held
-	// back.
+	// applyAdditions makes additions and updates. applyRemovals makes removals, except for origins that are held back.
 	applyAdditions(context.Context) []Failure
 	applyRemovals(ctx context.Context, held map[Ref]bool) []Failure
 }
 
-// Line is one change of a plan, or something that is wanted.
+// Line is a change of a plan, or a desired entry.
 type Line struct {
 	Text   string
-	Key    string // of the entry
+	Key    string // key of the entry
 	Origin Ref
-	// Removes: something goes. Held: a guard keeps the change from being carried out for now.
+	// Removes: the change is a removal. Held: a guard blocks the change for now.
 	Removes, Held bool
 }
 
-// Failure is a change that could not be carried out.
+// Failure is a change that failed.
 type Failure struct {
 	Scope  string
 	Key    string
@@ -40,18 +39,18 @@ type Failure struct {
 	Err    error
 }
 
-// Error is the failure as a sentence, without whom it is reported to.
+// Error returns the failure as text, without its origin.
 func (f Failure) Error() string { return fmt.Sprintf("%s: %s: %v", f.Scope, f.Key, f.Err) }
 
-// Unwrap is what went wrong.
+// Unwrap returns the cause.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Guard is a safety setting: a function over a plan's changes, with what was observed. It returns those that may be
-// carried out.
+// Guard is a safety check: it gets the changes of a plan and what was observed, and returns the changes that are
+// allowed.
 type Guard[K Key[K], V Value[V]] func([]Change[K, V], Set[K, V]) []Change[K, V]
 
-// SkipRemovals keeps what comes and drops what goes. It is in force until everything that decides has been read once:
-// an object that was not seen yet looks like one that was deleted.
+// SkipRemovals is a guard that allows no removals. It is used until all inputs have been read once: an object that was
+// not read yet looks as if it were deleted.
 func SkipRemovals[K Key[K], V Value[V]](changes []Change[K, V], _ Set[K, V]) []Change[K, V] {
 	return slices.DeleteFunc(slices.Clone(changes), Change[K, V].IsRemoval)
 }
@@ -63,7 +62,7 @@ type plan[K Key[K], V Value[V]] struct {
 	allowed []Change[K, V] // by the guards
 }
 
-// PreparePlan observes a target and works out what it needs. Nothing is written.
+// PreparePlan observes a target and computes its changes. It writes nothing.
 func PreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V],
 	guards ...Guard[K, V],
 ) (Plan, error) {
@@ -79,13 +78,13 @@ func PreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V],
 	return &plan[K, V]{target: target, desired: desired, changes: changes, allowed: allowed}, nil
 }
 
-// Prepared is a plan, or why there is none.
+// Prepared is a plan, or the error that prevented it.
 type Prepared struct {
 	Plan
 	Err error
 }
 
-// TryPreparePlan prepares a plan, so that several can be written as a list.
+// TryPreparePlan prepares a plan and keeps the error, so that several can be listed in one expression.
 func TryPreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, V], desired Set[K, V],
 	guards ...Guard[K, V],
 ) Prepared {
@@ -93,7 +92,7 @@ func TryPreparePlan[K Key[K], V Value[V]](ctx context.Context, target Target[K, 
 	return Prepared{p, err}
 }
 
-// CollectPlans is the plans, or why one of them is missing.
+// CollectPlans returns the plans, or the first error.
 func CollectPlans(plans ...Prepared) ([]Plan, error) {
 	var out []Plan
 	for _, p := range plans {
@@ -105,7 +104,7 @@ func CollectPlans(plans ...Prepared) ([]Plan, error) {
 	return out, nil
 }
 
-// JoinFailures is the failures as one error.
+// JoinFailures returns the failures as one error.
 func JoinFailures(failures []Failure) error {
 	errs := make([]error, 0, len(failures))
 	for _, f := range failures {
@@ -114,9 +113,9 @@ func JoinFailures(failures []Failure) error {
 	return errors.Join(errs...)
 }
 
-// Run carries plans out: first what comes, in the order of the plans, then what goes, in the opposite order. So a new
-// way exists before the old one ends, and what depends goes before what it depends on. What goes waits, for this run,
-// while something of the same origin failed to come.
+// Run applies plans: first additions and updates, in the order of the plans, then removals, in reverse order. So a
+// replacement exists before the old entry is removed, and entries are removed before those they depend on. In a run,
+// removals are skipped for origins with a failed addition.
 func Run(ctx context.Context, plans ...Plan) []Failure {
 	var failures []Failure
 	for _, p := range plans {
@@ -132,7 +131,7 @@ func Run(ctx context.Context, plans ...Plan) []Failure {
 	return failures
 }
 
-// FormatPlans is the plans as text: a heading for each target that needs something, and its changes below.
+// FormatPlans returns the plans as text: a heading for each target with changes, and the changes below it.
 func FormatPlans(plans ...Plan) string {
 	var out strings.Builder
 	for _, p := range plans {
@@ -148,7 +147,7 @@ func FormatPlans(plans ...Plan) string {
 	return out.String()
 }
 
-// String is the line as it is printed, with who asked for it.
+// String returns the printed line, with its origin.
 func (l Line) String() string {
 	if l.Held {
 		return fmt.Sprintf("%s    # %s (waits)", l.Text, l.Origin)

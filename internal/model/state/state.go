@@ -1,5 +1,5 @@
-// Package state is the one shape of everything that Sallyport writes: what should be there, what is there, and the
-// difference carried out.
+// Package state is the common form of everything that Sallyport writes: desired entries, observed entries, and the
+// difference between them.
 package state
 
 import (
@@ -7,27 +7,27 @@ import (
 	"slices"
 )
 
-// Key names an entry of a target: the same input gives the same key, after any restart.
+// Key identifies an entry of a target. The same input gives the same key, also after a restart.
 type Key[K any] interface {
 	comparable
 	Compare(K) int
 	String() string
 }
 
-// Value is what an entry holds, in normal form: a value that was applied is observed equal.
+// Value is the content of an entry in normal form: an applied value is observed as equal.
 type Value[V any] interface {
 	Equal(V) bool
 	String() string
 }
 
-// Ref names the API object that an entry exists for.
+// Ref identifies the API object that an entry exists for.
 type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// String is the object as people name it.
+// String returns the object as shown to users.
 func (r Ref) String() string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -35,7 +35,7 @@ func (r Ref) String() string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// Entry is a value and who asked for it. The origin is reported, never compared: some targets can't carry it.
+// Entry is a value and its origin. The origin is reported, never compared: some targets can't store it.
 type Entry[V any] struct {
 	Value  V
 	Origin Ref
@@ -44,28 +44,28 @@ type Entry[V any] struct {
 // Set is everything that a target should hold, or holds.
 type Set[K Key[K], V Value[V]] map[K]Entry[V]
 
-// Target is one system that entries are written to, or the part of it that is ours.
+// Target is a system that entries are written to, or our part of it.
 type Target[K Key[K], V Value[V]] interface {
-	// Scope says in words what is ours here. Nothing else is ever touched.
+	// Scope describes what is ours. Nothing else is ever changed.
 	Scope() string
 	// Observe returns everything in scope, in normal form.
 	Observe(context.Context) (Set[K, V], error)
-	// Apply carries out changes, each of which may have been carried out before, and returns the failures by key.
+	// Apply makes changes and returns the failures by key. A change may already have been made.
 	Apply(context.Context, []Change[K, V]) map[K]error
 }
 
-// Change is one difference between what should be and what is.
+// Change is one difference between desired and observed.
 type Change[K Key[K], V Value[V]] struct {
 	Key    K
-	Before *V // nil: it is not there
-	After  *V // nil: it should not be there
+	Before *V // nil: it does not exist
+	After  *V // nil: it should not exist
 	Origin Ref
 }
 
-// IsRemoval says whether the change takes something away altogether.
+// IsRemoval reports whether the change removes the entry.
 func (c Change[K, V]) IsRemoval() bool { return c.After == nil }
 
-// String is the change as a line of a plan: + for what comes, - for what goes, ~ for what becomes another.
+// String returns the change as a line of a plan: + for additions, - for removals, ~ for updates.
 func (c Change[K, V]) String() string {
 	switch {
 	case c.Before == nil:
@@ -77,7 +77,7 @@ func (c Change[K, V]) String() string {
 	}
 }
 
-// Diff is what has to change for observed to become desired, in the order of the keys.
+// Diff returns the changes that make observed equal to desired, in the order of the keys.
 func Diff[K Key[K], V Value[V]](desired, observed Set[K, V]) []Change[K, V] {
 	var changes []Change[K, V]
 	for key, want := range desired {

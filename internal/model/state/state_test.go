@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state/statetest"
 )
 
-// testKey and text are the smallest key and value.
+// testKey and testValue are a minimal key and value.
 type (
 	testKey   string
 	testValue string
@@ -24,7 +24,7 @@ func (v testValue) String() string         { return string(v) }
 
 type testSet = state.Set[testKey, testValue]
 
-// newEntry is an entry that an API object asked for.
+// newEntry returns an entry with the given origin.
 func newEntry(by, value string) state.Entry[testValue] {
 	return state.Entry[testValue]{Value: testValue(value), Origin: state.Ref{Kind: "FIp", Namespace: "acme", Name: by}}
 }
@@ -54,7 +54,7 @@ func TestDiffOfEqualSetsIsEmptyWhoeverAsked(t *testing.T) {
 	}
 }
 
-// recordingTarget writes down, in order, what is done to several targets.
+// recordingTarget records, in order, the changes to several targets.
 type recordingTarget struct {
 	statetest.MemoryTarget[testKey, testValue]
 	log *[]string
@@ -114,7 +114,7 @@ func TestNothingGoesWhileItsReplacementFails(t *testing.T) {
 	if _, there := held["old"]; !there {
 		t.Error("x lost its old entry although the new one could not be written")
 	}
-	if _, there := held["other"]; there { // control: what goes does go
+	if _, there := held["other"]; there { // control: the removal is applied
 		t.Error("y kept its entry although nothing of y failed")
 	}
 }

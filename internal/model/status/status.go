@@ -1,4 +1,4 @@
-// Package status is what each API object is told about itself: a function of verdicts, failures and what was observed.
+// Package status is the status of each API object, computed from verdicts, failures and observations.
 package status
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// ConditionDeletable is the condition that an object has only while its deletion waits.
+// ConditionDeletable is a condition that an object has only while its deletion is blocked.
 const ConditionDeletable = "Deletable"
 
-// ConditionNetworkAllowed is the condition that an object has only while it has an address of a network that is not for
-// its project any more.
+// ConditionNetworkAllowed is a condition that an object has only while it has an address of a network that its project
+// may no longer use.
 const ConditionNetworkAllowed = "NetworkAllowed"
 
-// ConditionReturnPath is the condition of an ExternalNetwork that says how replies find back to it.
+// ConditionReturnPath is the condition of an ExternalNetwork for its return path mode.
 const ConditionReturnPath = "ReturnPath"
 
-// ConditionPortsError is the condition of a Service that Kubernetes has for ports which its load balancer can't have.
+// ConditionPortsError is Kubernetes' condition of a Service for ports that its load balancer can't have.
 const ConditionPortsError = "LoadBalancerPortsError"
 
-// Outcome is what a run found in the targets.
+// Outcome is the result of a run.
 type Outcome struct {
-	// Missing is, by origin, what is not observed as it should be.
+	// Missing lists, by origin, what was not observed as desired.
 	Missing map[state.Ref][]string
-	// Failed is, by origin, what could not be written.
+	// Failed lists, by origin, what could not be written.
 	Failed map[state.Ref][]string
 }
 
-// NewOutcome is the outcome of plans, before they were carried out, and of the failures when they were.
+// NewOutcome computes the outcome from plans, as prepared, and from the failures of applying them.
 func NewOutcome(plans []state.Plan, failures []state.Failure) Outcome {
 	out := Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for _, p := range plans {
@@ -52,7 +52,7 @@ func NewOutcome(plans []state.Plan, failures []state.Failure) Outcome {
 	return out
 }
 
-// RenderStatuses is the status of each object that there is a verdict on.
+// RenderStatuses returns the status of each object with a verdict.
 func RenderStatuses(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
 	out := intent.Statuses{}
 	for _, v := range verdicts {
@@ -67,7 +67,7 @@ func RenderStatuses(verdicts []intent.Verdict, outcome Outcome) intent.Statuses 
 	return out
 }
 
-// programmedFinding is why an object, or a part of it, is not in force, or nothing.
+// programmedFinding returns why an object, or a part of it, is not programmed.
 func programmedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	whole := wholeObjectFinding(v, outcome)
 	switch {
@@ -80,7 +80,8 @@ func programmedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	}
 }
 
-// isolatedFinding is the finding on misplaced pods, with why their packets are not dropped yet although they should be.
+// isolatedFinding returns the finding about misplaced pods, with the reason why their packets are not dropped yet
+// although they should be.
 func isolatedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	f, ref := v.Isolated, intent.IsolationRef(projectShard(v))
 	switch {
@@ -94,14 +95,14 @@ func isolatedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	return f
 }
 
-// projectShard is the shard of a Project.
+// projectShard returns the shard of a Project.
 func projectShard(v intent.Verdict) string {
 	f, _ := v.Facts.(intent.ProjectFacts)
 	return f.Namespace
 }
 
-// wholeObjectFinding is why nothing of an object may be in force, or nothing. What was only just written is not in
-// force yet: it has to be observed, which is the next run's business.
+// wholeObjectFinding returns why an object as a whole is not programmed. What was just written does not count as
+// programmed: the next run has to observe it.
 func wholeObjectFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	var failed, missing []string
 	for _, ref := range append([]state.Ref{v.Object.Ref()}, v.Through...) {
@@ -121,7 +122,7 @@ func wholeObjectFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	}
 }
 
-// summarizeLines is the first of several lines, and how many more there are.
+// summarizeLines returns the first line and the number of further ones.
 func summarizeLines(lines []string) string {
 	text := truncate(lines[0], 500)
 	if len(lines) > 1 {
@@ -130,7 +131,7 @@ func summarizeLines(lines []string) string {
 	return text
 }
 
-// maxMessageBytes is how long a message may be, in bytes: the API server refuses Events with more than 1,024.
+// maxMessageBytes limits the length of a message. The API server refuses Events with more than 1,024 bytes.
 const maxMessageBytes = 1000
 
 func truncate(text string, most int) string {
@@ -140,13 +141,13 @@ func truncate(text string, most int) string {
 	return text
 }
 
-// condition is a condition without the time of its last change, which the target knows.
+// condition is a condition without the time of its last transition, which the target knows.
 type condition struct {
 	Type, Status, Reason, Message string
 }
 
-// toJSONMap is the condition as it is written. A message is one line without control characters, whatever users' texts
-// are in it.
+// toJSONMap returns the condition as JSON. The message is one line without control characters, whatever users have
+// written.
 func (c condition) toJSONMap(generation int64) map[string]any {
 	out := map[string]any{
 		"type":    c.Type,
@@ -160,10 +161,10 @@ func (c condition) toJSONMap(generation int64) map[string]any {
 	return out
 }
 
-// ConditionKey is a condition without what is particular to its object.
+// ConditionKey is a condition without the details of its object.
 type ConditionKey struct{ Kind, Condition, Status, Reason string }
 
-// CountConditions is how many objects are told what.
+// CountConditions counts the objects by condition.
 func CountConditions(verdicts []intent.Verdict, outcome Outcome) map[ConditionKey]int {
 	out := map[ConditionKey]int{}
 	for _, v := range verdicts {
@@ -177,7 +178,7 @@ func CountConditions(verdicts []intent.Verdict, outcome Outcome) map[ConditionKe
 	return out
 }
 
-// isForeign says whether an object is not ours any more.
+// isForeign reports whether an object is no longer ours.
 func isForeign(v intent.Verdict) bool {
 	f, isService := v.Facts.(intent.ServiceFacts)
 	return isService && f.Foreign
@@ -191,7 +192,7 @@ func renderConditions(v intent.Verdict, programmed intent.Finding) []any {
 	return out
 }
 
-// listConditions is every condition of an object.
+// listConditions returns all conditions of an object.
 func listConditions(v intent.Verdict, programmed intent.Finding) []condition {
 	list := []condition{
 		newCondition(kubedcv1.ConditionAccepted, intent.Accepted, v.Accepted),
@@ -216,7 +217,7 @@ func listConditions(v intent.Verdict, programmed intent.Finding) []condition {
 	return list
 }
 
-// newCondition is a condition that is true with a reason of its own when there is nothing against it.
+// newCondition returns a condition that is true with the given reason if there is no finding.
 func newCondition(kind, reason string, f intent.Finding) condition {
 	if f.OK() {
 		return condition{Type: kind, Status: "True", Reason: reason}
@@ -224,7 +225,7 @@ func newCondition(kind, reason string, f intent.Finding) condition {
 	return condition{Type: kind, Status: "False", Reason: f.Reason, Message: f.Message}
 }
 
-// statusFields is the status without conditions, as plain JSON.
+// statusFields returns the status without conditions, as plain JSON.
 func statusFields(v intent.Verdict, ready bool) map[string]any {
 	switch f := v.Facts.(type) {
 	case intent.ProjectFacts:
@@ -271,14 +272,14 @@ func eipStatus(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStat
 	for _, h := range f.Holders {
 		s.OwnershipType = kubedcv1.OwnershipExclusive
 		if h.Kind == intent.Service {
-			s.OwnershipType = kubedcv1.OwnershipShared // others may have other ports
+			s.OwnershipType = kubedcv1.OwnershipShared // other ports may belong to others
 		}
 		s.Owners = append(s.Owners, kubedcv1.EIpOwner{OwnerRef: h.Name, Type: string(h.Kind)})
 	}
 	return s
 }
 
-// serviceStatus is Kubernetes' own status of a Service, with the ports that it can't have.
+// serviceStatus returns Kubernetes' own status of a Service, including ports that it can't have.
 func serviceStatus(f intent.ServiceFacts) map[string]any {
 	if !f.Address.IsValid() {
 		return map[string]any{}
@@ -301,19 +302,19 @@ func serviceStatus(f intent.ServiceFacts) map[string]any {
 	return map[string]any{"loadBalancer": map[string]any{"ingress": []any{ingress}}}
 }
 
-// endpointsCondition is the condition of a Service that says whether connections have somewhere to go.
+// endpointsCondition returns the condition for whether a Service has endpoints.
 func endpointsCondition(f intent.ServiceFacts) condition {
 	if !f.Lonely {
 		return newCondition(intent.HasEndpoints, intent.HasEndpoints, intent.Finding{})
 	}
 	message := "no endpoint is ready, and connections are refused; look at the pods that the Service selects"
 	if f.Expires {
-		message += "; if it stays so, the Service is deleted, as its annotation asks for"
+		message += "; if no endpoint becomes ready, the Service is deleted, as its autodelete annotation requests"
 	}
 	return newCondition(intent.HasEndpoints, "", intent.Finding{Reason: intent.NoEndpoints, Message: message})
 }
 
-// portsConditions is Kubernetes' own condition on ports that a load balancer can't have, while there are any.
+// portsConditions returns Kubernetes' own condition for ports that a load balancer can't have, if there are any.
 func portsConditions(f intent.ServiceFacts) []condition {
 	for _, p := range f.Ports {
 		if !p.Refused.OK() {
@@ -351,7 +352,7 @@ func egressIPStatus(v intent.Verdict, f intent.EgressIPFacts) ovnv1.EgressIPStat
 	return s
 }
 
-// egressPolicyStatus is the status of an EgressService or an EgressRoute.
+// egressPolicyStatus returns the status of an EgressService or an EgressRoute.
 func egressPolicyStatus(v intent.Verdict, f intent.EgressPolicyFacts, ready bool) any {
 	if v.Object.Kind == intent.EgressRoute {
 		return kubedcv1alpha1.EgressRouteStatus{
@@ -378,7 +379,7 @@ func formatAddr(a netip.Addr) string {
 	return a.String()
 }
 
-// encodeJSONMap is a value as JSON objects, so that fields which are left out when empty are left out here too.
+// encodeJSONMap returns a value as JSON objects. Fields with omitempty are omitted.
 func encodeJSONMap(v any) map[string]any {
 	raw, err := json.Marshal(v)
 	if err != nil {

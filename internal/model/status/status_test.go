@@ -108,7 +108,7 @@ func renderOne(t *testing.T, v intent.Verdict, outcome Outcome) rendered {
 	return out
 }
 
-// The message has the first of what is missing and how much more; a long one is cut between characters.
+// The message has the first missing entry and the number of further ones. A long message is cut between characters.
 func TestMessageIsShort(t *testing.T) {
 	long := strings.Repeat("x", 499) + "→ 100.65.0.1"
 	got := renderOne(t, intent.Verdict{Object: testFIp, Facts: intent.FIpFacts{}},
@@ -124,7 +124,7 @@ func TestMessageIsShort(t *testing.T) {
 	}
 }
 
-// A user's text in a message can't forge lines, order a terminal about, or make the API server refuse the status.
+// A user's text in a message can't add lines, control a terminal, or make the API server refuse the status.
 func TestMessageIsOneVisibleLine(t *testing.T) {
 	hostile := "EIp x\x1b[2J\u009b\u202e\n0 errors is not ready " + strings.Repeat("y", 100_000)
 	got := renderOne(t, intent.Verdict{
@@ -211,7 +211,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// What a part does not get is said also while the rest is not there.
+// A partial problem is reported even if the rest is not programmed.
 func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 	v := intent.Verdict{Partly: intent.Finding{Reason: "Part", Message: "pod x is not served"}}
 	for name, c := range map[string]struct {
@@ -231,7 +231,7 @@ func TestPartlyIsSaidWhateverElseIs(t *testing.T) {
 	}
 }
 
-// What has to come or to change is missing; what has to go is not, and neither is what belongs to others.
+// Entries to add or update are missing. Entries to remove and those of others are not.
 func TestObserve(t *testing.T) {
 	row := func(last byte) intent.DNATAndSNAT {
 		return intent.DNATAndSNAT{
@@ -266,7 +266,7 @@ func rowChange(n intent.DNATAndSNAT) state.Change[intent.RowKey, intent.Row] {
 	return state.Change[intent.RowKey, intent.Row]{Key: n.Key("r"), After: &row}
 }
 
-// Counted is what objects are told; one that is not ours any more is told nothing.
+// CountConditions counts the conditions that are written. An object that is no longer ours has none.
 func TestCount(t *testing.T) {
 	wrong := intent.Finding{Reason: "Wrong"}
 	of := func(name string) intent.ObjectKey {
@@ -290,7 +290,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A Project says that packets are dropped when they are, and has the condition only while there is something to say.
+// A Project reports that packets are dropped once they are, and has the condition only while there is a misplaced pod.
 func TestIsolated(t *testing.T) {
 	key := intent.ObjectKey{Kind: intent.Project, Namespace: "acme", Name: "web"}
 	ref := intent.IsolationRef("acme-web")

@@ -149,7 +149,7 @@ func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(patience)
 	for !holds() {
 		select {
 		case <-tick.C:

@@ -1,8 +1,9 @@
-// Package nb is the part of the OVN northbound database that Sallyport knows, as models for libovsdb.
+// Package nb is the part of the OVN northbound database that Sallyport uses, as models for libovsdb.
 //
-// Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the others are not
-// sent to us, and an update can't touch them. libovsdb compares the models with the server's schema at every connect,
-// so a server without one of the columns is refused with its name. Kube-OVN 1.16 needs a schema that has all of them.
+// Checked against schema 7.11.0 (OVN 25.03). The models have only the columns that we read or write: the server does
+// not send the others, and an update can't change them. libovsdb compares the models with the server's schema at each
+// connect. If the server lacks a column, the connection fails and the error names the column. Kube-OVN 1.16 needs a
+// schema that has all of them.
 package nb
 
 import (
@@ -63,8 +64,8 @@ var tableModels = map[string]model.Model{
 	StaticRouteTable:         &StaticRoute{},
 }
 
-// DatabaseModel is the database as libovsdb wants it described. What is found by name has an index, so that finding it
-// costs the same in a database of any size.
+// DatabaseModel returns the description of the database for libovsdb. Columns used for lookups are indexed, so that a
+// lookup does not get slower as the database grows.
 func DatabaseModel() (model.ClientDBModel, error) {
 	m, err := model.NewClientDBModel(Database, tableModels)
 	if err != nil {
@@ -93,9 +94,8 @@ func DatabaseModel() (model.ClientDBModel, error) {
 // RouterPortType is the type of a switch port that leads to a router.
 const RouterPortType = "router"
 
-// tableConditions are conditions for tables of which we do not want all rows: there are ACLs for each network policy. A
-// row has to meet one of them. Switch ports are all read: whether a pod's port is where it belongs is in no column that
-// a condition could look at.
+// tableConditions limit tables of which we need only some rows; for example, there are ACLs for each network policy. A
+// row must meet one of the conditions. All switch ports are read: no condition on a column can find misplaced ports.
 var tableConditions = map[string][]ovsdb.Condition{
 	PortGroupTable:      {ownRowsOnly},
 	ACLTable:            {ownRowsOnly},
@@ -110,10 +110,10 @@ var tableConditions = map[string][]ovsdb.Condition{
 var ownRowsOnly = ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes,
 	ovsdb.OvsMap{GoMap: map[any]any{ownership.RowVendorKey: ownership.RowVendor}})
 
-// MonitorRequest asks for the rows of the tables, with the columns of the models.
+// MonitorRequest requests the rows of all tables, with the columns of the models.
 //
-// The method is not libovsdb's default, monitor_cond_since: there it would not report an update that does not fit its
-// cache.
+// It does not use libovsdb's default method, monitor_cond_since: with that, libovsdb does not report an update that
+// does not fit its cache.
 func MonitorRequest() *client.Monitor {
 	m := &client.Monitor{Method: ovsdb.ConditionalMonitorRPC}
 	for _, table := range slices.Sorted(maps.Keys(tableModels)) {
@@ -126,7 +126,7 @@ func MonitorRequest() *client.Monitor {
 	return m
 }
 
-// modelColumns are the columns of a model.
+// modelColumns returns the columns of a model.
 func modelColumns(m model.Model) (out []string) {
 	fields := reflect.TypeOf(m).Elem()
 	for i := range fields.NumField() {

@@ -7,25 +7,25 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// Global is the one row about the whole database.
+// Global is the single row of NB_Global.
 type Global struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LogicalRouter is a router. Rows in its sets exist as long as they are in the set.
+// LogicalRouter is a router. ovsdb-server deletes rows that are no longer in its sets.
 type LogicalRouter struct {
 	UUID     string   `ovsdb:"_uuid"`
 	Name     string   `ovsdb:"name"`
 	Ports    []string `ovsdb:"ports"`
 	NAT      []string `ovsdb:"nat"`
 	Policies []string `ovsdb:"policies"`
-	// LoadBalancers exist without it.
+	// Load balancers exist on their own.
 	LoadBalancers []string `ovsdb:"load_balancer"`
 }
 
-// LogicalSwitch is a switch, of which we need to know only which load balancers it has.
+// LogicalSwitch is a switch. We need only its load balancers.
 type LogicalSwitch struct {
 	UUID          string   `ovsdb:"_uuid"`
 	Name          string   `ovsdb:"name"`
@@ -44,7 +44,7 @@ type LogicalRouterPort struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// GatewayChassis is a chassis that may hold a router port. Names are unique in the database.
+// GatewayChassis is a chassis that a router port may be bound to. Names are unique in the database.
 type GatewayChassis struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -53,8 +53,8 @@ type GatewayChassis struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// ChassisGroup is chassis that may hold router ports: of those that are there, the one with the highest priority. Names
-// are unique in the database.
+// ChassisGroup is a group of chassis that router ports may be bound to. Of those that are up, OVN selects the one with
+// the highest priority. Names are unique in the database.
 type ChassisGroup struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -62,7 +62,7 @@ type ChassisGroup struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// GroupChassis is a chassis of such a group.
+// GroupChassis is a member of a chassis group.
 type GroupChassis struct {
 	UUID        string            `ovsdb:"_uuid"`
 	ChassisName string            `ovsdb:"chassis_name"`
@@ -70,8 +70,8 @@ type GroupChassis struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// StaticMACBinding is the MAC address of an address behind a port. Port and address are unique together; no set holds
-// it, so it outlives its port.
+// StaticMACBinding is a static neighbour entry of a router port. The pair of port and address is unique. No set refers
+// to the row, so it outlives its port.
 type StaticMACBinding struct {
 	UUID               string `ovsdb:"_uuid"`
 	LogicalPort        string `ovsdb:"logical_port"`
@@ -80,7 +80,7 @@ type StaticMACBinding struct {
 	OverrideDynamicMAC bool   `ovsdb:"override_dynamic_mac"`
 }
 
-// NAT is an address translation of a router.
+// NAT is a NAT rule of a router.
 type NAT struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Type        string            `ovsdb:"type"`
@@ -88,7 +88,7 @@ type NAT struct {
 	LogicalIP   string            `ovsdb:"logical_ip"`
 	GatewayPort *string           `ovsdb:"gateway_port"`
 	Match       string            `ovsdb:"match"`
-	Priority    int               `ovsdb:"priority"` // of those that have a match
+	Priority    int               `ovsdb:"priority"` // only with a match
 	Options     map[string]string `ovsdb:"options"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
@@ -99,12 +99,12 @@ type LogicalRouterPolicy struct {
 	Priority    int               `ovsdb:"priority"`
 	Match       string            `ovsdb:"match"`
 	Action      string            `ovsdb:"action"`
-	Nexthop     *string           `ovsdb:"nexthop"` // OVN's older form of Nexthops
+	Nexthop     *string           `ovsdb:"nexthop"` // older form of Nexthops
 	Nexthops    []string          `ovsdb:"nexthops"`
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LoadBalancer is a load balancer. Kube-OVN makes some for each VPC, of which we need to know only that they are there.
+// LoadBalancer is a load balancer. Of those that Kube-OVN creates for each VPC, we need only their names.
 type LoadBalancer struct {
 	UUID           string            `ovsdb:"_uuid"`
 	Name           string            `ovsdb:"name"`
@@ -123,8 +123,8 @@ type AddressSet struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// LogicalSwitchPort is a port of a switch: of a pod, as Kube-OVN writes into external_ids, or one that leads to a
-// router, whose port an option names. Names are unique in the database.
+// LogicalSwitchPort is a port of a switch. It belongs to a pod, which Kube-OVN writes to external_ids, or leads to the
+// router port that an option names. Names are unique in the database.
 type LogicalSwitchPort struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -134,9 +134,9 @@ type LogicalSwitchPort struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// Of the following tables our copy has only rows of our own.
+// The cache holds only our own rows of the following tables.
 
-// PortGroup is ports of switches. Names are unique in the database.
+// PortGroup is a group of switch ports. Names are unique in the database.
 type PortGroup struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Name        string            `ovsdb:"name"`
@@ -144,7 +144,7 @@ type PortGroup struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// HealthCheck is the health check of one address of a load balancer.
+// HealthCheck is the health check of one VIP of a load balancer.
 type HealthCheck struct {
 	UUID        string            `ovsdb:"_uuid"`
 	VIP         string            `ovsdb:"vip"`
@@ -152,7 +152,7 @@ type HealthCheck struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// ACL is a rule of a port group.
+// ACL is an ACL of a port group.
 type ACL struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Tier        int               `ovsdb:"tier"`
@@ -164,7 +164,7 @@ type ACL struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// QoS is a rule of a switch that marks packets.
+// QoS is a rule of a switch that sets the packet mark.
 type QoS struct {
 	UUID        string            `ovsdb:"_uuid"`
 	Priority    int               `ovsdb:"priority"`
@@ -174,7 +174,7 @@ type QoS struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// StaticRoute is a route of a router.
+// StaticRoute is a static route of a router.
 type StaticRoute struct {
 	UUID        string            `ovsdb:"_uuid"`
 	RouteTable  string            `ovsdb:"route_table"`
@@ -184,7 +184,7 @@ type StaticRoute struct {
 	ExternalIDs map[string]string `ovsdb:"external_ids"`
 }
 
-// libovsdb copies rows on their way in and out of its cache, by way of JSON unless the model can copy itself.
+// libovsdb copies rows in and out of its cache. It uses JSON unless the model implements the methods below.
 
 // CloneModel copies the row.
 func (g *Global) CloneModel() model.Model {
@@ -383,7 +383,6 @@ func (r *StaticRoute) CloneModelInto(to model.Model) {
 	*to.(*StaticRoute) = *r.CloneModel().(*StaticRoute)
 }
 
-// cloneString copies an optional text.
 func cloneString(s *string) *string {
 	if s == nil {
 		return nil

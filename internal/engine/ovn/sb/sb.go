@@ -1,4 +1,4 @@
-// Package sb is the tables of the OVN southbound database that are read: chassis, and which of them hold router ports.
+// Package sb is the part of the OVN southbound database that we read: chassis, and the chassis of router ports.
 package sb
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-// Database is the database's name.
+// Database is the name of the database.
 const Database = "OVN_Southbound"
 
 // The tables.
@@ -18,26 +18,26 @@ const (
 	PortBindingTable = "Port_Binding"
 )
 
-// ChassisRedirectType is the type of the port that stands for a router port where it is held. Its name is the port's,
-// with ChassisRedirectPrefix.
+// ChassisRedirectType is the type of the port binding that represents a router port on its chassis. Its name is that of
+// the router port with ChassisRedirectPrefix.
 const (
 	ChassisRedirectType   = "chassisredirect"
 	ChassisRedirectPrefix = "cr-"
 )
 
-// Chassis is a node as OVN sees it.
+// Chassis is a node in OVN.
 type Chassis struct {
 	UUID string `ovsdb:"_uuid"`
 	Name string `ovsdb:"name"`
 }
 
-// PortBinding is where a port is.
+// PortBinding is the location of a port.
 type PortBinding struct {
 	UUID        string  `ovsdb:"_uuid"`
 	LogicalPort string  `ovsdb:"logical_port"`
 	Type        string  `ovsdb:"type"`
 	Chassis     *string `ovsdb:"chassis"`
-	// These are unique together, and libovsdb insists on what is.
+	// Unique together. libovsdb requires the columns of unique indexes.
 	Datapath  string `ovsdb:"datapath"`
 	TunnelKey int    `ovsdb:"tunnel_key"`
 }
@@ -65,12 +65,12 @@ func (p *PortBinding) CloneModelInto(to model.Model) {
 
 var tableModels = map[string]model.Model{ChassisTable: &Chassis{}, PortBindingTable: &PortBinding{}}
 
-// DatabaseModel is the database as libovsdb wants it described.
+// DatabaseModel returns the description of the database for libovsdb.
 func DatabaseModel() (model.ClientDBModel, error) {
 	return model.NewClientDBModel(Database, maps.Clone(tableModels))
 }
 
-// MonitorRequest asks for all chassis, and for the ports that are held by one.
+// MonitorRequest requests all chassis, and the port bindings of type chassisredirect.
 func MonitorRequest() *client.Monitor {
 	return &client.Monitor{Method: ovsdb.ConditionalMonitorRPC, Tables: []client.TableMonitor{
 		{Table: ChassisTable, Fields: []string{"name"}},

@@ -1,4 +1,4 @@
-// Package clusterstatetest is clusters as somebody might have them, of any size, for tests and pictures.
+// Package clusterstatetest is a generator of plausible clusters of any size, for tests and pictures.
 package clusterstatetest
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Taken is the moment of every survey of this package.
+// Taken is the time of every survey of this package.
 var Taken = time.Date(2026, 3, 14, 2, 17, 0, 0, time.UTC)
 
-// GenerateCluster is a cluster with so many projects on three external networks, one more that nodes are on themselves,
-// and some problems: the same one each time. The fifth project and some more have a FIp without a target; other
-// problems are rarer.
+// GenerateCluster returns a cluster with a number of projects on three external networks, a further network that nodes
+// are on themselves, and some problems. The result is deterministic. The fifth project and some more have a FIp without
+// a target; other problems are rarer.
 func GenerateCluster(projects int) *clusterstate.State {
 	b := builder{State: &clusterstate.State{Taken: Taken}, allocated: map[string]int{}}
 	b.Logical.Sets = map[string][]string{}
@@ -37,7 +37,7 @@ func GenerateCluster(projects int) *clusterstate.State {
 	return b.State
 }
 
-// builder puts a survey together. given is how many addresses each network has given away.
+// builder builds a survey. allocated is the number of addresses allocated from each network.
 type builder struct {
 	*clusterstate.State
 	allocated map[string]int
@@ -49,7 +49,7 @@ type externalNetwork struct {
 	tag                int
 }
 
-// The networks: the first is the default.
+// The first network is the default.
 var externalNetworks = []externalNetwork{
 	{"ext-cloud", "cloud", "100.65.0.0/16", 4013},
 	{"ext-public", "public", "198.18.0.0/16", 4011},
@@ -58,7 +58,7 @@ var externalNetworks = []externalNetwork{
 
 const uplinkNetwork = "uplink-a"
 
-// newObject is what all have, with the conditions of this one.
+// newObject returns the common fields of an object with conditions.
 func newObject(kind, namespace, name string, conditions ...clusterstate.Condition) clusterstate.Object {
 	return clusterstate.Object{
 		Ref: state.Ref{Kind: kind, Namespace: namespace, Name: name}, Created: Taken.Add(-40 * 24 * time.Hour),
@@ -66,7 +66,7 @@ func newObject(kind, namespace, name string, conditions ...clusterstate.Conditio
 	}
 }
 
-// healthyConditions is the conditions of an object that works.
+// healthyConditions returns the conditions of an object that works.
 func healthyConditions() []clusterstate.Condition {
 	return []clusterstate.Condition{
 		{Type: "Accepted", Status: "True", Reason: "Accepted", Since: Taken.Add(-time.Hour)},
@@ -75,7 +75,7 @@ func healthyConditions() []clusterstate.Condition {
 	}
 }
 
-// failingConditions is the conditions of an object of which one is false, and nothing is programmed.
+// failingConditions returns the conditions of an object with one false condition, which is not programmed.
 func failingConditions(kind, reason, message string) []clusterstate.Condition {
 	conditions := healthyConditions()
 	for i := range conditions {
@@ -116,8 +116,8 @@ func (b *builder) addNetworks() {
 	})
 }
 
-// addNodes are three and one more for each twenty projects, at most 24. The last third, of three the last two, may hold
-// gateways.
+// addNodes adds three nodes and one more for each twenty projects, at most 24. The last third may be gateways; of three
+// nodes, the last two.
 func (b *builder) addNodes(projects int) {
 	count := min(3+projects/20, 24)
 	for i := range count {
@@ -148,29 +148,29 @@ func (b *builder) addNodes(projects int) {
 
 func chassisName(i int) string { return fmt.Sprintf("5f0c7a10-9d1e-4b7a-8c55-%012d", i+1) }
 
-// gatewayChassis are the chassis that may hold the port of a VPC, another one first for each.
-func (b *builder) gatewayChassis(turn int) []string {
+// gatewayChassis returns the candidate chassis for the port of a VPC, rotated for each VPC.
+func (b *builder) gatewayChassis(n int) []string {
 	var all []string
 	for _, n := range b.Cluster.Nodes {
 		if n.Gateway {
 			all = append(all, n.Chassis)
 		}
 	}
-	first := turn % len(all)
+	first := n % len(all)
 	return append(all[first:len(all):len(all)], all[:first]...)
 }
 
-// nthAddress is the nth address of a prefix of IPv4.
+// nthAddress returns the nth address of an IPv4 prefix.
 func nthAddress(p netip.Prefix, n int) netip.Addr {
 	a := p.Addr().As4()
 	for i := 3; n > 0 && i >= 0; i-- {
 		n += int(a[i])
-		a[i], n = byte(n), n>>8 //nolint:gosec // the lowest byte of it
+		a[i], n = byte(n), n>>8 //nolint:gosec // the lowest byte
 	}
 	return netip.AddrFrom4(a)
 }
 
-// allocateAddress is the next free address of an external network.
+// allocateAddress returns the next free address of an external network.
 func (b *builder) allocateAddress(network string) netip.Addr {
 	b.allocated[network]++
 	for _, o := range externalNetworks {
@@ -191,7 +191,7 @@ func (b *builder) addLeases() {
 	}
 }
 
-// setSubnetUsage counts the addresses of external subnets as Kube-OVN does.
+// setSubnetUsage counts the addresses of external subnets like Kube-OVN.
 func (b *builder) setSubnetUsage() {
 	for i := range b.Cluster.Subnets {
 		s := &b.Cluster.Subnets[i]
@@ -202,7 +202,7 @@ func (b *builder) setSubnetUsage() {
 	}
 }
 
-// sortObjects puts objects and rows into the order of a survey.
+// sortObjects sorts objects and rows in the order of a survey.
 func (b *builder) sortObjects() {
 	c := &b.Cluster
 	sortByRef(c.Subnets, func(o clusterstate.Subnet) state.Ref { return o.Ref })

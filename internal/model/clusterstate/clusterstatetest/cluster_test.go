@@ -17,8 +17,7 @@ func TestClusterIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// What is drawn from these surveys should look like a cluster: nobody shares an address by accident, and something is
-// wrong somewhere.
+// Pictures of these surveys should look like a real cluster: no accidental duplicate addresses, and some problems.
 func TestClusterIsPlausible(t *testing.T) {
 	for _, projects := range []int{0, 5, 50, 1000} {
 		t.Run(fmt.Sprint(projects), func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestClusterIsPlausible(t *testing.T) {
 	}
 }
 
-// checkAddresses looks for addresses that two EIps have, or that are not of their network.
+// checkAddresses finds addresses that two EIps have, or that are not of their network.
 func checkAddresses(t *testing.T, c clusterstate.Cluster) {
 	t.Helper()
 	held, prefixes := map[netip.Addr]string{}, map[string]netip.Prefix{}

@@ -16,7 +16,7 @@ const (
 	proxyService   = "envoy-eg-24835ac8"
 )
 
-// addManagementVPC is Kube-OVN's own VPC, with a Gateway whose proxies run there.
+// addManagementVPC adds Kube-OVN's default VPC, with a Gateway whose proxies run there.
 func (b *builder) addManagementVPC() {
 	c, vpc := &b.Cluster, kubeovn.ManagementVpc
 	pods, join := netip.MustParsePrefix("10.100.0.0/16"), netip.MustParsePrefix("172.30.0.0/22")
@@ -65,7 +65,7 @@ func (b *builder) addManagementVPC() {
 	b.addGatewayProxies(nthAddress(pods, 250))
 }
 
-// addGatewayProxies are a Gateway and the Service by which it is reached, at an address that nodes answer for.
+// addGatewayProxies adds a Gateway and its Service, at an address that nodes answer for.
 func (b *builder) addGatewayProxies(at netip.Addr) {
 	c := &b.Cluster
 	c.Gateways = append(c.Gateways, clusterstate.Gateway{
@@ -91,7 +91,7 @@ func (b *builder) addGatewayProxies(at netip.Addr) {
 	}
 	for _, p := range s.Ports {
 		s.Endpoints = append(s.Endpoints, clusterstate.Endpoint{
-			//nolint:gosec // a port that was made up here
+			//nolint:gosec // a generated port
 			Port: p.Name, Address: netip.AddrPortFrom(at, uint16(p.Port)), Ready: true, Serving: true,
 			Pod: "envoy-eg-0", Node: "node1",
 		})
@@ -99,8 +99,8 @@ func (b *builder) addGatewayProxies(at netip.Addr) {
 	c.Services = append(c.Services, s)
 }
 
-// addEgressIPs are one for each ten projects and one more, with two addresses each; the nodes that may hold them take
-// turns. Of every fourth, one address is held by nobody.
+// addEgressIPs adds one EgressIP for each ten projects and one more, with two addresses each, distributed over the
+// eligible nodes. Of every fourth, one address has no node.
 func (b *builder) addEgressIPs(projects int) {
 	var holders []string
 	for _, n := range b.Cluster.Nodes {
@@ -147,7 +147,7 @@ func (b *builder) chassisOfNode(node string) string {
 	return ""
 }
 
-// newPod is a pod that runs, on a node that follows from its address.
+// newPod returns a running pod. Its address determines its node.
 func (b *builder) newPod(namespace, name, subnet string, at netip.Addr) clusterstate.Pod {
 	node := b.Cluster.Nodes[int(at.As4()[3])%len(b.Cluster.Nodes)]
 	return clusterstate.Pod{
@@ -157,7 +157,7 @@ func (b *builder) newPod(namespace, name, subnet string, at netip.Addr) clusters
 	}
 }
 
-// addHTTPRoute is an HTTPRoute to the Backend of a Service.
+// addHTTPRoute adds an HTTPRoute to the Backend of a Service.
 func (b *builder) addHTTPRoute(namespace, service, host string, at netip.AddrPort) {
 	backend := state.Ref{Kind: "Backend", Namespace: namespace, Name: service + "-backend"}
 	b.Cluster.Backends = append(b.Cluster.Backends, clusterstate.Backend{

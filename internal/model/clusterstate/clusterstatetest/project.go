@@ -18,17 +18,17 @@ var (
 	environments  = strings.Fields("prod stage dev data edge ci web iot lab shop")
 )
 
-// projectBuilder is one project while it is put together.
+// projectBuilder builds one project.
 type projectBuilder struct {
 	*builder
 	index          int
 	ns             string
 	org            string
 	prefix         netip.Prefix
-	defaultNetwork string // its default
+	defaultNetwork string
 	router         logical.Router
 	podSwitch      logical.Switch
-	networks       []string // networks
+	networks       []string
 	backendPods    []clusterstate.Pod
 	serviceCount   int
 }
@@ -69,7 +69,7 @@ func (b *builder) addProject(i int) {
 	b.Logical.Routers, b.Logical.Switches = append(b.Logical.Routers, t.router), append(b.Logical.Switches, t.podSwitch)
 }
 
-// attachNetwork gives the router a port on an external network, and a leg where it is not the default one.
+// attachNetwork adds a router port on an external network, and a return port if the network is not the default.
 func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 	for i, n := range t.networks {
 		if n == network {
@@ -96,7 +96,7 @@ func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 	return a
 }
 
-// addEIp is one more external address.
+// addEIp adds an external address.
 func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions []clusterstate.Condition) *clusterstate.EIp {
 	e := clusterstate.EIp{
 		Object: newObject("EIp", t.ns, name, conditions...), Shard: t.ns, Address: a, Network: network, Subnet: network,
@@ -116,7 +116,7 @@ func (t *projectBuilder) addEIp(name, network string, a netip.Addr, conditions [
 	return &t.Cluster.EIps[len(t.Cluster.EIps)-1]
 }
 
-// addPodSubnet is the subnet with its pods, and the way out.
+// addPodSubnet adds the subnet with its pods, and the default egress.
 func (t *projectBuilder) addPodSubnet(outer netip.Addr) {
 	gateway := nthAddress(t.prefix, 1)
 	inport := kubeovn.RouterPort(t.ns, t.podSwitch.Name)
@@ -153,7 +153,7 @@ func (t *projectBuilder) ownerIDs(kind, namespace, name string) logical.External
 	}
 }
 
-// addExternalObjects is what is reached from outside, and what is wrong with it.
+// addExternalObjects adds the objects reached from outside, and their problems.
 func (t *projectBuilder) addExternalObjects() {
 	switch i := t.index; {
 	case i%28 == 4:
@@ -228,7 +228,7 @@ func (t *projectBuilder) addService(name, network string, targets []clusterstate
 	}
 }
 
-// newHeadlessService is the headless Service beside one that tells its address.
+// newHeadlessService returns the companion of a Service that publishes its address.
 func (t *projectBuilder) newHeadlessService(s clusterstate.Service) clusterstate.Service {
 	out := clusterstate.Service{
 		Object: newObject("Service", t.ns, s.Name+"-ext"),
@@ -242,7 +242,7 @@ func (t *projectBuilder) newHeadlessService(s clusterstate.Service) clusterstate
 		kubedcv1.SourceServiceLabel:    s.Name,
 	}
 	for _, p := range s.Ports {
-		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port)) //nolint:gosec // a port that was made up here
+		at := netip.AddrPortFrom(s.Ingress[0], uint16(p.Port)) //nolint:gosec // a generated port
 		out.Endpoints = append(out.Endpoints, clusterstate.Endpoint{Port: p.Name, Address: at, Ready: true, Serving: true})
 	}
 	return out
@@ -271,7 +271,7 @@ func (t *projectBuilder) newLoadBalancer(s clusterstate.Service, a netip.Addr, t
 		IDs:      t.ownerIDs("Service", t.ns, s.Name),
 	}
 	for _, p := range s.Ports {
-		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))} //nolint:gosec // a port that was made up here
+		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))} //nolint:gosec // a generated port
 		for _, pod := range targets {
 			if pod.Ready {
 				v.Backends = append(v.Backends, netip.AddrPortFrom(pod.Addresses[0], targetPort(p)))
@@ -282,7 +282,7 @@ func (t *projectBuilder) newLoadBalancer(s clusterstate.Service, a netip.Addr, t
 	return b
 }
 
-// addEgressPolicies are what leaves by another network than the rest.
+// addEgressPolicies adds the objects for egress through other networks.
 func (t *projectBuilder) addEgressPolicies() {
 	if t.index%7 == 2 {
 		a := t.attachNetwork("ext-partner")

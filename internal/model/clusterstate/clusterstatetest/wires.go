@@ -11,8 +11,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// connectRouter connects the project's router with its networks and its pods, so that packets can be followed there and
-// back.
+// connectRouter connects the project's router to its networks and pods, so that packets can be traced in both
+// directions.
 func (t *projectBuilder) connectRouter() {
 	if len(t.networks) > 1 {
 		t.router.Ports = append(t.router.Ports, logical.RouterPort{
@@ -67,28 +67,30 @@ func (t *projectBuilder) gatewayOfNetwork(network string) (gateway netip.Addr) {
 	return gateway
 }
 
-// addReturnPath is what leads replies back to a network that is not the default one: what came in by the leg is
-// labelled, the label becomes a mark, and the mark leads by the turn to the leg.
+// addReturnPath adds the return path of a secondary network: packets that enter the switch through the return port get
+// a connection label, the label of a reply becomes a packet mark, and the mark sends the reply through the hairpin port
+// to the return port.
 func (t *projectBuilder) addReturnPath(network string, number int) {
-	leg, inport, outer := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network), kubeovn.RouterPort(t.ns, t.podSwitch.Name),
-		kubeovn.RouterPort(t.ns, network)
+	returnPort := ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network)
+	inport, externalPort := t.ns+"-"+t.podSwitch.Name, t.ns+"-"+network
 	table, mark, owner := "return-"+network, ownership.NetworkMark(network), t.ownerIDs("ReturnPath", t.ns, network)
 	for i := range t.router.Ports {
-		if p := &t.router.Ports[i]; p.Name == leg || p.Name == outer {
+		if p := &t.router.Ports[i]; p.Name == returnPort || p.Name == externalPort {
 			p.Options = map[string]string{"route_table": table}
 		}
 	}
 	hop, gateway := nthAddress(netip.MustParsePrefix("169.254.91.0/24"), 2+number), t.gatewayOfNetwork(network)
 	half := func(n int) netip.Prefix { return netip.PrefixFrom(nthAddress(t.prefix, n), t.prefix.Bits()+1) }
 	t.router.Routes = append(t.router.Routes,
-		logical.StaticRoute{Table: table, Prefix: half(0), Output: leg, IDs: owner},
-		logical.StaticRoute{Table: table, Prefix: half(128), Output: leg, IDs: owner},
+		logical.StaticRoute{Table: table, Prefix: half(0), Output: returnPort, IDs: owner},
+		logical.StaticRoute{Table: table, Prefix: half(128), Output: returnPort, IDs: owner},
 		logical.StaticRoute{
-			Table: table, Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gateway, Output: outer, IDs: owner,
+			Table: table, Prefix: netip.MustParsePrefix("0.0.0.0/0"), NextHop: gateway, Output: externalPort,
+			IDs: owner,
 		})
 	t.router.Policies = append(t.router.Policies,
 		logical.RouterPolicy{
-			Priority: ownership.ReturnLeave, Match: fmt.Sprintf("inport == %q", leg), Action: "reroute",
+			Priority: ownership.ReturnLeave, Match: fmt.Sprintf("inport == %q", returnPort), Action: "reroute",
 			NextHops: []netip.Addr{gateway}, IDs: owner,
 		},
 		logical.RouterPolicy{
@@ -98,9 +100,9 @@ func (t *projectBuilder) addReturnPath(network string, number int) {
 		})
 	slices.SortStableFunc(t.router.Policies, func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority })
 	t.Logical.Static = append(t.Logical.Static,
-		logical.MACBinding{Port: t.hairpinPortName(), Address: hop, MAC: intent.DeriveMAC(leg)})
-	door := routerSwitchPort(leg)
-	t.podSwitch.Ports = append(t.podSwitch.Ports, door)
+		logical.MACBinding{Port: t.hairpinPortName(), Address: hop, MAC: intent.DeriveMAC(returnPort)})
+	returnLSP := routerSwitchPort(returnPort)
+	t.podSwitch.Ports = append(t.podSwitch.Ports, returnLSP)
 	marks := func(priority int, match string, mark int) logical.QoS {
 		return logical.QoS{
 			Priority: priority, Direction: "from-lport", Match: match, Action: map[string]int{"mark": mark}, IDs: owner,
@@ -111,12 +113,13 @@ func (t *projectBuilder) addReturnPath(network string, number int) {
 		marks(100, fmt.Sprintf("ct.trk && ct_label.label == %d", mark), mark))
 	labels := func(tier, priority int, action string) logical.ACL {
 		return logical.ACL{
-			Tier: tier, Priority: priority, Direction: "to-lport", Match: fmt.Sprintf("inport == %q && ip", door.Name),
+			Tier: tier, Priority: priority, Direction: "to-lport",
+			Match:  fmt.Sprintf("inport == %q && ip", returnLSP.Name),
 			Action: action, Label: mark, IDs: owner,
 		}
 	}
 	t.Logical.Groups = append(t.Logical.Groups, logical.PortGroup{
-		Name: ownership.ReturnPortGroup(t.podSwitch.Name, network), Ports: []string{door.Name}, IDs: owner,
+		Name: ownership.ReturnPortGroup(t.podSwitch.Name, network), Ports: []string{returnLSP.Name}, IDs: owner,
 		ACLs: []logical.ACL{labels(1, 100, "pass"), labels(3, 0, "allow-related")},
 	})
 }

@@ -1,4 +1,4 @@
-// Package statetest is the contract that every target passes, the fake one in memory and the real ones alike.
+// Package statetest is the contract for all targets, in memory and real.
 package statetest
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Case is a target with two different sets to write to it. For the contract to say anything, something must come, go
-// and become another on the way from First to Second.
+// Case is a target with two different sets to write to it. The change from First to Second must include additions,
+// removals and updates.
 type Case[K state.Key[K], V state.Value[V]] struct {
 	Target state.Target[K, V]
 	First  state.Set[K, V]
 	Second state.Set[K, V]
-	// DumpForeign prints what the system holds that is not the target's. It must never change.
+	// DumpForeign prints the part of the system that is not the target's. It must never change.
 	DumpForeign func(context.Context) (string, error)
 }
 
-// CheckContract fails the test for each breach of the contract.
+// CheckContract fails the test for each violation of the contract.
 func CheckContract[K state.Key[K], V state.Value[V]](t *testing.T, c Case[K, V]) {
 	t.Helper()
 	for _, breach := range c.FindViolations(t.Context()) {
@@ -30,8 +30,8 @@ func CheckContract[K state.Key[K], V state.Value[V]](t *testing.T, c Case[K, V])
 	}
 }
 
-// FindViolations says how a target breaks the contract: it holds what it was given and nothing else, writing the same
-// again changes nothing, and what belongs to others stays as it was.
+// FindViolations returns how a target violates the contract: it holds what was applied and nothing else, applying the
+// same again changes nothing, and what belongs to others does not change.
 func (c Case[K, V]) FindViolations(ctx context.Context) (breaches []string) {
 	if strings.TrimSpace(c.Target.Scope()) == "" {
 		breaches = append(breaches, "the target does not say what is its own")
@@ -71,7 +71,7 @@ func (c Case[K, V]) changeKinds() []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// convergeTwice brings the target to want, does the same once more, and looks at it after each.
+// convergeTwice applies want twice, and checks the target after each.
 func (c Case[K, V]) convergeTwice(ctx context.Context, want state.Set[K, V]) (breaches []string) {
 	observed, err := c.Target.Observe(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c Case[K, V]) convergeTwice(ctx context.Context, want state.Set[K, V]) (br
 	return append(breaches, c.pendingChanges(ctx, "after it was written twice", want)...)
 }
 
-// pendingChanges says what is still to be done: nothing, where Observe returns what Apply wrote.
+// pendingChanges returns the remaining changes. There are none if Observe returns what Apply wrote.
 func (c Case[K, V]) pendingChanges(ctx context.Context, when string, want state.Set[K, V]) (breaches []string) {
 	observed, err := c.Target.Observe(ctx)
 	if err != nil {

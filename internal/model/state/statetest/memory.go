@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// MemoryTarget is a target in memory, for fast tests of what writes to targets.
+// MemoryTarget is a target in memory, for fast tests.
 type MemoryTarget[K state.Key[K], V state.Value[V]] struct {
 	Name string
 	Fail func(K) error // fails changes by key; may be nil
@@ -18,10 +18,10 @@ type MemoryTarget[K state.Key[K], V state.Value[V]] struct {
 	writes  int
 }
 
-// Scope is the target's name.
+// Scope returns the name of the target.
 func (m *MemoryTarget[K, V]) Scope() string { return m.Name }
 
-// Observe returns what is held.
+// Observe returns the entries.
 func (m *MemoryTarget[K, V]) Observe(context.Context) (state.Set[K, V], error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,7 +30,7 @@ func (m *MemoryTarget[K, V]) Observe(context.Context) (state.Set[K, V], error) {
 	return out, nil
 }
 
-// Apply carries out changes.
+// Apply makes changes.
 func (m *MemoryTarget[K, V]) Apply(_ context.Context, changes []state.Change[K, V]) map[K]error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +60,7 @@ func (m *MemoryTarget[K, V]) injectFailure(key K) error {
 	return m.Fail(key)
 }
 
-// WriteCount counts the changes that were carried out: a steady state has none.
+// WriteCount returns the number of changes made. It does not grow in a steady state.
 func (m *MemoryTarget[K, V]) WriteCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
