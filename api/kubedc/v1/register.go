@@ -1,5 +1,4 @@
-// Package v1 contains the kinds that tenants create for networks and addresses: Project, EIp and FIp of the group
-// kube-dc.com.
+// Package v1 is the API of tenants for networks and addresses: Project, EIp and FIp of the group kube-dc.com.
 //
 // `kubectl explain` prints the comments on types and fields. `make generate` writes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.

@@ -1,4 +1,4 @@
-// Package v1alpha1 contains the newer kinds of the group kube-dc.com: ExternalNetwork, with which administrators
+// Package v1alpha1 is the newer kinds of the group kube-dc.com: ExternalNetwork, with which administrators
 // configure external networks; EgressRoute, with which tenants select one of them by destination; NodePath, through
 // which the controller configures nodes; and Inspection, with which operators query nodes.
 //

@@ -1,5 +1,5 @@
-// Package v1 contains the kinds that choose the source addresses of pods: EgressIP and EgressService of the group
-// k8s.ovn.org, compatible with OVN-Kubernetes. Manifests for OVN-Kubernetes apply unchanged; additional fields are
+// Package v1 is the API for source addresses of pods: EgressIP and EgressService of the group k8s.ovn.org, compatible
+// with OVN-Kubernetes. Manifests for OVN-Kubernetes apply unchanged; additional fields are
 // optional.
 //
 // `kubectl explain` prints the comments on types and fields. `make generate` writes the deep copies and the
