@@ -9,8 +9,8 @@ import (
 )
 
 // TestEngineTooOld shows that an OVN too old for returnPath Connection is detected and reported, and that returnPath
-// Source is used instead. The test stops ovn-northd and writes an older version into the column in which northd reports
-// its own.
+// Source is used instead. The test stops ovn-northd and sets options:northd_internal_version of NB_Global, which northd
+// writes, to an older version.
 func TestEngineTooOld(t *testing.T) {
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "old")
