@@ -263,7 +263,7 @@ func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(harness.Protocols))
 }
 
-// checkDocumentedManifests applies the two manifests of the OVN-Kubernetes documentation unchanged, and with addresses of
+// checkDocumentedManifests applies two manifests that were written for OVN-Kubernetes, unchanged and with addresses of
 // a network of the lab.
 func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 	page := harness.ReadFile(t, "../testdata/egressip-ovn-kubernetes.yaml")
