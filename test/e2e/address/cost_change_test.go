@@ -37,7 +37,7 @@ func measureKubeOVNChange(t *testing.T, f *harness.ScaleFixture, i int) time.Dur
 	fip := fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnFip, metadata: {name: %s}, spec: {ovnEip: %[1]s, vpc: %s, v4Ip: 10.0.0.102}}",
 		harness.ProbeName, f.NamespaceOf(f.ProbeProject(i)))
 	begin := time.Now()
-	for applyUntilReady(t, f, "OvnEip", eip) == "" { // Kube-OVN sometimes reports one as ready that never gets an address
+	for applyUntilReady(t, f, "OvnEip", eip) == "" { // Kube-OVN may report one as ready without an address
 		t.Log("Kube-OVN has made an OvnEip without an address; once more")
 		deleteManifests(t, f, eip)
 		begin = time.Now()
