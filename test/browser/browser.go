@@ -1,5 +1,5 @@
-// Package browser is a headless Chromium for tests. It is driven by its own debugging protocol through a pipe: nothing
-// else is needed.
+// Package browser is a headless Chromium for tests, driven by its debugging protocol through a pipe. It needs no other
+// software.
 package browser
 
 import (
@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// chromiumFlags keep the browser from everything but the pages that it is told to open: it resolves no name and asks
-// nobody.
+// chromiumFlags restrict the browser to the pages that a test opens: it resolves no names and contacts no other server.
 var chromiumFlags = []string{
 	"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--no-default-browser-check",
 	"--disable-background-networking",
@@ -28,7 +27,7 @@ var chromiumFlags = []string{
 	"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--remote-debugging-pipe",
 }
 
-// callTimeout is how long the browser may take for anything.
+// callTimeout limits each call to the browser.
 const callTimeout = 60 * time.Second
 
 // Browser is a running Chromium.
@@ -43,7 +42,7 @@ type Browser struct {
 	err          error
 }
 
-// message is what is said in either direction.
+// message is a protocol message in either direction.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
@@ -60,7 +59,7 @@ type callResult struct {
 	err    error
 }
 
-// Start starts a browser that ends with the test.
+// Start starts a browser and stops it at the end of the test.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -77,21 +76,21 @@ func Start(t testing.TB) *Browser {
 	}
 	b := &Browser{commandPipe: to, pendingCalls: map[int]chan callResult{}, pages: map[string]*Page{}}
 	b.cmd = exec.Command(program, append(chromiumFlags, "--user-data-dir="+t.TempDir(), "about:blank")...)
-	b.cmd.ExtraFiles = []*os.File{in, out} // 3 and 4, where it looks for them
+	b.cmd.ExtraFiles = []*os.File{in, out} // descriptors 3 and 4, as the protocol expects
 	if err := b.cmd.Start(); err != nil {
 		t.Fatalf("start chromium: %v", err)
 	}
-	_, _ = in.Close(), out.Close() // the browser has its own
+	_, _ = in.Close(), out.Close() // the browser has its own descriptors
 	go b.readMessages(from)
 	t.Cleanup(func() { b.shutDown(t) })
 	return b
 }
 
-// shutDown asks the browser to close, so that it leaves nothing behind, and makes it if it does not.
+// shutDown asks the browser to close, so that it removes its files, and kills it if it does not.
 func (b *Browser) shutDown(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	_ = b.callMethod(ctx, "", "Browser.close", nil, nil) // it may be gone before it answers
+	_ = b.callMethod(ctx, "", "Browser.close", nil, nil) // it may exit before it answers
 	force := time.AfterFunc(5*time.Second, func() { _ = b.cmd.Process.Kill() })
 	defer force.Stop()
 	if err := b.cmd.Wait(); err != nil {
@@ -99,7 +98,7 @@ func (b *Browser) shutDown(t testing.TB) {
 	}
 }
 
-// readMessages hands out what the browser says, until it ends.
+// readMessages dispatches messages of the browser until it exits.
 func (b *Browser) readMessages(from *os.File) {
 	defer from.Close()
 	r := bufio.NewReaderSize(from, 1<<20)
@@ -147,7 +146,7 @@ func (b *Browser) failPendingCalls(err error) {
 	}
 }
 
-// callMethod asks the browser, or one page of it, and waits for the answer.
+// callMethod calls a method of the browser, or of one page, and waits for the result.
 func (b *Browser) callMethod(ctx context.Context, session, method string, params, result any) error {
 	raw, err := json.Marshal(params)
 	if err != nil {

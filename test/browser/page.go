@@ -15,12 +15,12 @@ type Page struct {
 	browser *Browser
 	session string
 
-	// consoleErrors are what its console says of errors, and asked the addresses that it has asked for. The browser's
-	// lock holds them.
+	// consoleErrors are the errors of the console, and requestedURLs the URLs that the page has requested. The
+	// browser's lock protects them.
 	consoleErrors, requestedURLs []string
 }
 
-// Window is how somebody looks at a page.
+// Window is the size and appearance of the browser window.
 type Window struct {
 	Width, Height int
 	Dark          bool
@@ -49,7 +49,8 @@ func (b *Browser) OpenPage(t testing.TB, url string, w Window) *Page {
 	return p
 }
 
-// URLWithoutQuery is the part of an address that stays: the page of sallyport ui takes the token out of it.
+// URLWithoutQuery returns a URL without query and fragment, because the page of sallyport ui removes the token from its
+// URL.
 func URLWithoutQuery(url string) string {
 	if i := strings.IndexAny(url, "?#"); i >= 0 {
 		return url[:i]
@@ -73,7 +74,7 @@ func (p *Page) callMethod(method string, params cdpParams, result any) {
 	failOnError(p.t, p.browser.callMethod(ctx, p.session, method, params, result))
 }
 
-// recordEvent keeps what a page does beside what it is asked.
+// recordEvent records console errors and warnings, and requests of a page.
 func (p *Page) recordEvent(m message) {
 	var body struct {
 		Request          struct{ URL string }
@@ -87,7 +88,7 @@ func (p *Page) recordEvent(m message) {
 		Args  []struct{ Value, Description any }
 	}
 	if json.Unmarshal(m.Params, &body) != nil {
-		return // an event of another shape
+		return // an event with other parameters
 	}
 	switch m.Method {
 	case "Network.requestWillBeSent":
@@ -106,21 +107,21 @@ func (p *Page) recordEvent(m message) {
 	}
 }
 
-// ConsoleErrors are what the console says of errors and warnings.
+// ConsoleErrors returns the errors and warnings of the console.
 func (p *Page) ConsoleErrors() []string {
 	p.browser.mu.Lock()
 	defer p.browser.mu.Unlock()
 	return slices.Clone(p.consoleErrors)
 }
 
-// RequestedURLs are the addresses that the page has asked for.
+// RequestedURLs returns the URLs that the page has requested.
 func (p *Page) RequestedURLs() []string {
 	p.browser.mu.Lock()
 	defer p.browser.mu.Unlock()
 	return slices.Clone(p.requestedURLs)
 }
 
-// Resize changes how somebody looks at the page.
+// Resize changes the window.
 func (p *Page) Resize(w Window) {
 	p.t.Helper()
 	scheme := map[bool]string{false: "light", true: "dark"}[w.Dark]
@@ -131,7 +132,7 @@ func (p *Page) Resize(w Window) {
 	}}, nil)
 }
 
-// Evaluate is the value of an expression in the page; a promise is waited for.
+// Evaluate stores the value of an expression in the page. It waits for promises.
 func (p *Page) Evaluate(expression string, value any) {
 	p.t.Helper()
 	var out struct {
@@ -151,7 +152,7 @@ func (p *Page) Evaluate(expression string, value any) {
 	}
 }
 
-// WaitUntil waits until an expression is true. The page looks at it before every frame.
+// WaitUntil waits until an expression is true. The page evaluates it before every frame.
 func (p *Page) WaitUntil(expression string) {
 	p.t.Helper()
 	var met bool
@@ -165,7 +166,7 @@ func (p *Page) WaitUntil(expression string) {
 	}
 }
 
-// ElementText is the text of the first element of a selector; it waits for one.
+// ElementText waits for an element that matches the selector and returns its text.
 func (p *Page) ElementText(selector string) string {
 	p.t.Helper()
 	p.WaitUntil(fmt.Sprintf("document.querySelector(%q)", selector))
@@ -174,7 +175,7 @@ func (p *Page) ElementText(selector string) string {
 	return text
 }
 
-// Click clicks in the middle of the first element of a selector, as a mouse would.
+// Click sends a mouse click to the centre of the first element that matches the selector.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	p.WaitUntil(fmt.Sprintf("document.querySelector(%q)", selector))
@@ -187,20 +188,20 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// ScrollWheel turns the mouse wheel at a place of the window; less than nothing is away from the person.
+// ScrollWheel turns the mouse wheel at a position of the window. A negative delta scrolls up.
 func (p *Page) ScrollWheel(x, y, delta float64) {
 	p.t.Helper()
 	p.callMethod("Input.dispatchMouseEvent",
 		cdpParams{"type": "mouseWheel", "x": x, "y": y, "deltaX": 0, "deltaY": delta}, nil)
 }
 
-// keyCodes are the keys that have a name.
+// keyCodes are the codes of named keys.
 var keyCodes = map[string]int{
 	"Enter": 13, "Escape": 27, "Tab": 9, "ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36,
 	"End": 35, "Backspace": 8,
 }
 
-// PressKeys presses keys one after the other: a name such as Enter, or a character.
+// PressKeys presses keys in order: a name such as Enter, or a character.
 func (p *Page) PressKeys(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
@@ -222,13 +223,13 @@ func (p *Page) PressKeys(keys ...string) {
 	}
 }
 
-// TypeText types a text, character by character.
+// TypeText types a text character by character.
 func (p *Page) TypeText(text string) {
 	p.t.Helper()
 	p.PressKeys(strings.Split(text, "")...)
 }
 
-// Screenshot is what the window shows, as PNG.
+// Screenshot returns the content of the window as PNG.
 func (p *Page) Screenshot() []byte {
 	p.t.Helper()
 	p.Evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))", nil)

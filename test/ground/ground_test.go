@@ -1,5 +1,5 @@
-// Package ground is what everything else stands on: parts from empty caches, the time of CI, runs without a failure,
-// and defects that stay away.
+// Package ground is the tests of CI itself: parts from empty caches, duration, repeated runs without a failure, and a
+// regression test for each known defect.
 package ground
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// groundItems is what `make show-ground` prints.
+// groundItems is the list that `make show-ground` prints.
 var groundItems = show.New("solid ground",
 	"all parts of the lab, fetched and built from empty caches",
 	"the time of each stage and theme of CI, from empty caches and warm",
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// requireFullSize skips a test of CI itself, except at full size: CI can't run itself.
+// requireFullSize skips tests that run CI, except at full size: CI cannot run itself.
 func requireFullSize(t *testing.T) {
 	t.Helper()
 	if !show.IsFullSize() {
@@ -48,7 +48,7 @@ func requireFullSize(t *testing.T) {
 	}
 }
 
-// emptyCacheEnv are variables for a command that finds nothing built or downloaded before.
+// emptyCacheEnv returns environment variables for a command that must not find anything built or downloaded before.
 func emptyCacheEnv(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "empty-caches-")
@@ -67,7 +67,7 @@ func emptyCacheEnv(t *testing.T) []string {
 	}
 }
 
-// runCommand runs a command in the repository and returns what it printed.
+// runCommand runs a command in the repository and returns its output.
 func runCommand(t *testing.T, env []string, name string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -78,7 +78,6 @@ func runCommand(t *testing.T, env []string, name string, args ...string) (string
 	return out.String(), err
 }
 
-// lastLines is the end of a text.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-40):], "\n")
@@ -104,7 +103,7 @@ func TestGround1Parts(t *testing.T) {
 
 var timingPattern = regexp.MustCompile(`(?m)^(?:=== ((?:\S+) took \d+ s)|(theme \S+ took .*))$`)
 
-// runCI runs all of CI and adds its times to an item.
+// runCI runs CI completely and adds its durations to an item.
 func runCI(t *testing.T, item *show.Item, what string, env []string) {
 	t.Helper()
 	begun := time.Now()
@@ -145,7 +144,7 @@ func TestGround3Runs(t *testing.T) {
 	runCI(t, item, "run 5, beside a busy loop on each core", nil)
 }
 
-// defect is something that was wrong, and the test that failed as long as it was.
+// defect is a fixed defect with the test that failed before the fix.
 type defect struct{ what, pkg, test string }
 
 var defects = []defect{

@@ -16,8 +16,8 @@ import (
 
 var manDir = flag.String("man", "", "directory to write man pages into")
 
-// CheckCommandReference checks the reference of a program: its command, and all below it. With -man, man pages are
-// written as well.
+// CheckCommandReference checks the reference page of a program with all its subcommands. With -man, it also writes man
+// pages.
 func CheckCommandReference(t *testing.T, file, about string, root *cobra.Command) {
 	t.Helper()
 	root.DisableAutoGenTag = true
@@ -40,7 +40,7 @@ func CheckCommandReference(t *testing.T, file, about string, root *cobra.Command
 	writeManPages(t, root, len(all))
 }
 
-// visibleCommands is a command and all below it that people see.
+// visibleCommands returns a command and all its subcommands that are not hidden.
 func visibleCommands(c *cobra.Command) []*cobra.Command {
 	out := []*cobra.Command{c}
 	for _, sub := range c.Commands() {
@@ -62,7 +62,7 @@ func writeCommand(out *strings.Builder, c *cobra.Command) {
 	writeFlagTable(out, c.NonInheritedFlags())
 }
 
-// formatHelp is help as a paragraph of a page: an example within it is indented, and stays as it is.
+// formatHelp converts help text to paragraphs of a page. Indented examples are kept as they are.
 func formatHelp(help string) string {
 	var out []string
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(help), "\n\n") {
@@ -77,7 +77,7 @@ func formatHelp(help string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// removeCommonIndent takes away the spaces that all lines begin with.
+// removeCommonIndent removes the leading spaces that all lines share.
 func removeCommonIndent(block string) string {
 	lines := strings.Split(strings.Trim(block, "\n"), "\n")
 	least := len(block)
@@ -92,7 +92,7 @@ func removeCommonIndent(block string) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeFlagTable is the flags of a command; those that it shares with all below a command are told there.
+// writeFlagTable writes the flags of a command. Inherited flags are listed only at the command that defines them.
 func writeFlagTable(out *strings.Builder, flags *pflag.FlagSet) {
 	rows := 0
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -120,7 +120,7 @@ func writeFlagTable(out *strings.Builder, flags *pflag.FlagSet) {
 	})
 }
 
-// writeManPages writes a man page for each command, where that is asked for.
+// writeManPages writes a man page for each command if -man is set.
 func writeManPages(t *testing.T, root *cobra.Command, want int) {
 	t.Helper()
 	dir := *manDir

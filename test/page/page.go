@@ -1,4 +1,4 @@
-// Package page is a page of the documentation that is made from code: compared with what it should be, or rewritten.
+// Package page is the check of documentation pages that are generated from code: it compares a page, or rewrites it.
 package page
 
 import (
@@ -9,7 +9,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite pages that are made from code")
 
-// Check fails the test unless a page is what it should be. With -update it is made so.
+// Check fails the test unless a page has the expected content. With -update it writes the page instead.
 func Check(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {

@@ -1,4 +1,4 @@
-// Package show is a list of things that must be shown: each a test, and at the end a line with its figure.
+// Package show is a list of claims, each shown by tests and printed with its figures at the end.
 package show
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// List is what must be shown, by number.
+// List is a numbered list of claims.
 type List struct {
 	name   string
 	titles map[int]string
@@ -19,16 +19,16 @@ type List struct {
 	results map[int]*result
 }
 
-// result is what became of an item. Several tests may show it together: each has to pass.
+// result is the outcome of an item. If several tests show it, all have to pass.
 type result struct {
 	tests, passed int
 	figures       []string
 }
 
-// IsFullSize says whether the tests run at full size; otherwise they run at a size that fits CI and say which.
+// IsFullSize reports whether the tests run at full size. Otherwise they run at a smaller size for CI and print it.
 func IsFullSize() bool { return os.Getenv("SALLYPORT_SIZE") == "full" }
 
-// ChooseSize chooses between the full size and CI's.
+// ChooseSize returns the value for the full size or for CI.
 func ChooseSize[T any](full, ci T) T {
 	if IsFullSize() {
 		return full
@@ -36,7 +36,7 @@ func ChooseSize[T any](full, ci T) T {
 	return ci
 }
 
-// New is a list; titles are numbered from 1.
+// New returns a list. Titles are numbered from 1.
 func New(name string, titles ...string) *List {
 	l := &List{name: name, titles: map[int]string{}, results: map[int]*result{}}
 	for i, t := range titles {
@@ -45,8 +45,7 @@ func New(name string, titles ...string) *List {
 	return l
 }
 
-// Item marks the running test as one that shows an item. It counts as passed when all such tests have ended without
-// failure.
+// Item registers the running test for an item. The item passes if all registered tests end without failure.
 func (l *List) Item(t *testing.T, number int) *Item {
 	t.Helper()
 	if l.titles[number] == "" {
@@ -68,13 +67,13 @@ func (l *List) Item(t *testing.T, number int) *Item {
 	return &Item{list: l, number: number}
 }
 
-// Item is one thing being shown.
+// Item is one claim of a list.
 type Item struct {
 	list   *List
 	number int
 }
 
-// AddFigure adds what was measured to the item's line.
+// AddFigure adds a measurement to the item's line.
 func (i *Item) AddFigure(format string, args ...any) {
 	i.list.mu.Lock()
 	defer i.list.mu.Unlock()
@@ -82,7 +81,7 @@ func (i *Item) AddFigure(format string, args ...any) {
 	r.figures = append(r.figures, fmt.Sprintf(format, args...))
 }
 
-// Print writes a line for each item and says whether all of them passed. Items that did not run have not passed.
+// Print prints a line for each item and reports whether all passed. Items that did not run count as failed.
 func (l *List) Print(w io.Writer) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +109,7 @@ func (l *List) Print(w io.Writer) bool {
 	return all
 }
 
-// HasRun says whether any item of the list ran.
+// HasRun reports whether any item of the list ran.
 func (l *List) HasRun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

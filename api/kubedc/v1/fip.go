@@ -2,8 +2,9 @@ package v1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// The OvnEip that a FIp may need is called "eip-NAMESPACE-fip-NAME-12345", and an object's name ends at 253 characters; a
-// namespace's at 63. The rule is for new objects, so that an older one can always lose its finalizer.
+// The OvnEip that a FIp may need is named "eip-NAMESPACE-fip-NAME-12345". Names of objects are limited to 253
+// characters, those of namespaces to 63. The rule applies to new objects only, so that a finalizer can always be
+// removed from an older one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -16,52 +17,53 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 175",message="the name becomes part of the name of an OvnEip: choose one of at most 175 characters"
 
-// FIp is an external address for one pod or virtual machine: what is sent to the external address arrives there. Replies leave with it.
-// Connections that the target opens itself leave with it only if the address is on the project's default network and no EgressRoute,
-// EgressService or EgressIP applies to them, or if it is on a network with returnPath Source. Write it in the namespace of your project.
+// FIp is a floating IP: it translates an external address to one pod or virtual machine. Replies leave with the
+// external address. Connections that the target initiates leave with it only if the address is on the project's default
+// network and no EgressRoute, EgressService or EgressIP applies to them, or if it is on a network with returnPath
+// Source. Create it in the namespace of your project.
 type FIp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What you want.
+	// Desired state.
 	Spec FIpSpec `json:"spec"`
 
-	// What there is. The controller writes it.
+	// Observed state, written by the controller.
 	// +optional
 	Status FIpStatus `json:"status,omitzero"`
 }
 
-// The type may come and go with eip: then it is about another EIp. While the FIp has an EIp of its own, that one's type is
-// fixed, and so is this.
+// externalNetworkType may be added or removed together with eip, because the FIp then uses another EIp. While the FIp
+// has an EIp of its own, the type of that EIp is immutable, and so is this field.
 //
 // +kubebuilder:validation:XValidation:rule="[self.?ipAddress.orValue('') != '', has(self.vmTarget), has(self.podTarget)].filter(x, x).size() == 1",message="a FIp has exactly one target: write one of ipAddress, vmTarget and podTarget"
 // +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') == '' || self.?externalNetworkType.orValue('') == ''",message="eip and externalNetworkType exclude each other: write eip to use an EIp that you have, or externalNetworkType to get a new one"
 // +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') != '' || oldSelf.?eip.orValue('') != '' || (has(self.externalNetworkType) && self.externalNetworkType != '' ? has(oldSelf.externalNetworkType) && self.externalNetworkType == oldSelf.externalNetworkType : !has(oldSelf.externalNetworkType) || oldSelf.externalNetworkType == '')",message="externalNetworkType can't be changed: make an EIp on the network that you want and name it in eip, or make another FIp",fieldPath=".externalNetworkType",reason=FieldValueForbidden
 
-// FIpSpec is what a FIp should be. Its target may change; the external address stays.
+// FIpSpec is the desired state of a FIp. The target may be changed without changing the external address.
 type FIpSpec struct {
-	// The target by its address inside the project, such as "10.0.0.7".
+	// The target as an address inside the project, such as "10.0.0.7".
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="ipAddress must be one address such as 10.0.0.7, without a prefix length: write the address of a pod or virtual machine of this project"
 	IPAddress string `json:"ipAddress,omitempty"`
 
-	// The target as an interface of a virtual machine in this namespace. The FIp follows it when its address changes.
+	// The target as an interface of a virtual machine in this namespace. The FIp follows changes of its address.
 	// +optional
 	VMTarget *VMTarget `json:"vmTarget,omitempty"`
 
-	// The target as a pod in this namespace. The FIp follows it when it is made again under the same name.
+	// The target as a pod in this namespace. The FIp follows the pod when it is recreated with the same name.
 	// +optional
 	PodTarget *PodTarget `json:"podTarget,omitempty"`
 
-	// The name of an EIp in this namespace that nobody else uses. It may change.
+	// The name of an EIp in this namespace that has no other user. It may be changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="eip is the name of an object, of small letters, digits, '-' and '.': correct it"
 	EIp string `json:"eip,omitempty"`
 
-	// The type of external network from which the FIp takes an address for itself, such as "public"; the address goes with
-	// the FIp. When neither this nor eip is given, the platform's default type is used.
+	// The type of external network to allocate an EIp from, such as "public". The EIp is deleted together with the FIp.
+	// If neither this field nor eip is set, the platform's default type is used.
 	// +optional
 	ExternalNetworkType NetworkType `json:"externalNetworkType,omitempty"`
 }
@@ -74,7 +76,7 @@ type VMTarget struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="vmName is the name of an object, of small letters, digits, '-' and '.': correct it"
 	VMName string `json:"vmName"`
 
-	// The name of its interface. Left out: the first one.
+	// The name of the interface. Defaults to the first interface.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.:@]*[A-Za-z0-9])?$')",message="interfaceName is a word of letters, digits and '-_.:@', such as default or eth0: correct it"
@@ -90,9 +92,9 @@ type PodTarget struct {
 	PodName string `json:"podName"`
 }
 
-// FIpStatus is what there is of a FIp.
+// FIpStatus is the observed state of a FIp.
 type FIpStatus struct {
-	// The name of the EIp that has the external address.
+	// The name of the EIp that holds the external address.
 	// +kubebuilder:default=""
 	EIp string `json:"eip"`
 
@@ -104,30 +106,30 @@ type FIpStatus struct {
 	// +kubebuilder:default=""
 	OvnFip string `json:"ovnFip"`
 
-	// Whether the translation was seen in OVN.
+	// Whether the translation was observed in OVN.
 	// +kubebuilder:default=false
 	Ready bool `json:"ready"`
 
-	// The address inside the project that the target has now.
+	// The current address of the target inside the project.
 	// +optional
 	ResolvedTargetIP string `json:"resolvedTargetIP,omitempty"`
 
-	// The virtual machine's interface that was found for vmTarget.
+	// The interface of the virtual machine that vmTarget resolved to.
 	// +optional
 	TargetVMInterface *VMInterface `json:"targetVMInterface,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Conditions: Accepted, ResolvedRefs and Programmed. A false condition states the cause and the next step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// VMInterface is what was found for a VMTarget.
+// VMInterface is the interface that a VMTarget resolved to.
 type VMInterface struct {
 	// The name of the virtual machine.
 	VMName string `json:"vmName"`
@@ -135,10 +137,10 @@ type VMInterface struct {
 	// The name of the interface.
 	InterfaceName string `json:"interfaceName"`
 
-	// Its address.
+	// The address of the interface.
 	IPAddress string `json:"ipAddress"`
 
-	// Its MAC address.
+	// The MAC address of the interface.
 	// +optional
 	MAC string `json:"mac,omitempty"`
 }

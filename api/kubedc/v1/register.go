@@ -1,6 +1,6 @@
-// Package v1 is the kinds that tenants write for addresses and ways out: Project, EIp and FIp of the group kube-dc.com.
+// Package v1 is the API of tenants for networks and addresses: Project, EIp and FIp of the group kube-dc.com.
 //
-// The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
+// `kubectl explain` prints the comments on types and fields. `make generate` writes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.
 //
 // +kubebuilder:object:generate=true
@@ -18,7 +18,7 @@ var GroupVersion = schema.GroupVersion{Group: "kube-dc.com", Version: "v1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(register)
 
-// AddToScheme makes the kinds of this package known to a scheme.
+// AddToScheme registers the kinds of this package with a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {

@@ -16,32 +16,32 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 
-// EgressRoute leads what selected pods send to some destinations out by another external network than the project's default, with the
-// project's address there. Everything else leaves as before. Write it in the namespace of your project. In a namespace of Kube-OVN's own
-// VPC it leads pods out by an interface of the node that each runs on, with the interface's address: the network is an ExternalNetwork with
-// nodes then.
+// EgressRoute routes traffic of selected pods to some destinations through an external network other than the project's
+// default network. The source address is the project's address on that network. All other traffic is unaffected. Create
+// it in the namespace of your project. In a namespace of the management VPC, pods leave through an interface of their
+// own node and with the address of that interface; the network must then be an ExternalNetwork with nodes.
 type EgressRoute struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What you want.
+	// Desired state.
 	Spec EgressRouteSpec `json:"spec"`
 
-	// What there is. The controller writes it.
+	// Observed state, written by the controller.
 	// +optional
 	Status EgressRouteStatus `json:"status,omitzero"`
 }
 
-// EgressRouteSpec is what an EgressRoute should be.
+// EgressRouteSpec is the desired state of an EgressRoute.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.externalNetworkType) != has(self.externalNetwork)",message="name the network once: by externalNetworkType, or by externalNetwork"
 type EgressRouteSpec struct {
-	// Which pods of the project, or of the namespace in Kube-OVN's own VPC, by their labels. Left out: all.
+	// Selects pods of the project, or of the namespace in the management VPC, by labels. If omitted, all pods.
 	// +optional
 	PodSelector metav1.LabelSelector `json:"podSelector,omitzero"`
 
-	// Where to: prefixes such as 198.51.100.0/24. Where several EgressRoutes have prefixes for a destination the longest one applies, and
-	// of the same prefix the oldest EgressRoute's.
+	// The destination prefixes, such as 198.51.100.0/24. If several EgressRoutes have a prefix for a destination, the
+	// longest prefix wins; for equal prefixes, the oldest EgressRoute wins.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
@@ -49,36 +49,36 @@ type EgressRouteSpec struct {
 	// +listType=set
 	Destinations []string `json:"destinations"`
 
-	// The type of the external network to leave by, such as "public".
+	// The type of the external network to use, such as "public".
 	// +optional
 	ExternalNetworkType v1.NetworkType `json:"externalNetworkType,omitempty"`
 
-	// The name of the external network to leave by: of an ExternalNetwork, or of a Kube-OVN Subnet.
+	// The name of the external network to use: of an ExternalNetwork or of a Kube-OVN Subnet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="externalNetwork is the name of an object, of small letters, digits, '-' and '.': correct it"
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 }
 
-// EgressRouteStatus is what there is of an EgressRoute.
+// EgressRouteStatus is the observed state of an EgressRoute.
 type EgressRouteStatus struct {
-	// The Kube-OVN Subnet by which the pods leave; for pods of Kube-OVN's own VPC the ExternalNetwork.
+	// The Kube-OVN Subnet through which the traffic leaves. In the management VPC, the ExternalNetwork.
 	// +optional
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 
-	// The address that they are seen with. Empty for pods of Kube-OVN's own VPC: each node has another.
+	// The source address of the traffic. Empty in the management VPC, where each node has its own.
 	// +optional
 	ExternalIP string `json:"externalIP,omitempty"`
 
-	// How many pods are selected.
+	// The number of selected pods.
 	// +optional
 	Pods int32 `json:"pods,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Conditions: Accepted, ResolvedRefs and Programmed. A false condition states the cause and the next step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -16,36 +16,36 @@ import (
 // +kubebuilder:printcolumn:name="Return",type=string,JSONPath=`.status.returnPath`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// ExternalNetwork is a network outside, from which projects take addresses. A Kube-OVN Subnet with the label
-// network.kube-dc.com/external-network-type is one too and needs no ExternalNetwork; write one to put several subnets together
-// under one name.
+// ExternalNetwork is a network outside the cluster from which projects get addresses. A Kube-OVN Subnet with the label
+// network.kube-dc.com/external-network-type is an external network too and needs no ExternalNetwork. Create one to
+// configure a network, or to group several subnets under one name.
 type ExternalNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What you want.
+	// Desired state.
 	Spec ExternalNetworkSpec `json:"spec"`
 
-	// What there is. The controller writes it.
+	// Observed state, written by the controller.
 	// +optional
 	Status ExternalNetworkStatus `json:"status,omitzero"`
 }
 
-// ExternalNetworkSpec is what an ExternalNetwork should be.
+// ExternalNetworkSpec is the desired state of an ExternalNetwork.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodes) || has(self.subnets) && size(self.subnets) > 0",message="an ExternalNetwork needs subnets, nodes or both: name the Kube-OVN Subnets that addresses are from, or say by which interface nodes reach the network"
 type ExternalNetworkSpec struct {
-	// The type under which tenants ask for the network, such as "cloud" or "public". Several networks may have the same type;
-	// an address is then taken from the one with the most free addresses.
+	// The type by which tenants request the network, such as "cloud" or "public". Several networks may have the same
+	// type; an address is then allocated from the one with the most free addresses.
 	// +kubebuilder:validation:XValidation:rule="self != ''",message="type must not be empty: write the word under which tenants ask for the network, such as cloud or public"
 	Type v1.NetworkType `json:"type"`
 
-	// Whether this network is used where nothing else is asked for. At most one is.
+	// Whether this network is used if no network is requested. At most one network may be the default.
 	// +optional
 	Default bool `json:"default,omitempty"`
 
-	// The names of the Kube-OVN Subnets that the addresses are from. Each belongs to one ExternalNetwork. A network that only nodes
-	// are on has none.
+	// The Kube-OVN Subnets that addresses are allocated from. A Subnet may belong to only one ExternalNetwork. Empty
+	// for a network that only nodes are connected to.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
@@ -53,92 +53,97 @@ type ExternalNetworkSpec struct {
 	// +listType=set
 	Subnets []string `json:"subnets,omitempty"`
 
-	// Which Projects may use the network: as their default network, for addresses, and to leave by. A selector looks at the labels of
-	// the organization's namespace, of which kubernetes.io/metadata.name is its name, and at kube-dc.com/project, which is the Project's
-	// name. It may name only these two and labels that begin with network.kube-dc.com/, which tenants can't write. {} selects all
-	// Projects. Who is selected neither by this nor by allowedNamespaces may not use the network; when both are left out, everybody may.
-	// Addresses that somebody has already stay when the selectors change.
+	// The Projects that may use the network: as their default network, for addresses, and for egress. The selector
+	// matches the labels of the organization's namespace, where kubernetes.io/metadata.name is its name, and the label
+	// kube-dc.com/project, which is the name of the Project. It may use only these two labels and labels with the
+	// prefix network.kube-dc.com/, which tenants can't write. {} selects all Projects. If this field or
+	// allowedNamespaces is set, only Projects and namespaces that one of them selects may use the network; if both are
+	// omitted, all may. Addresses that are already allocated are kept when the selectors change.
 	// +optional
 	AllowedProjects *metav1.LabelSelector `json:"allowedProjects,omitempty"`
 
-	// Which namespaces may use the network besides: those of Projects, and those of the management VPC. A selector looks at the labels
-	// of the namespace, and may name the same ones.
+	// Additional namespaces that may use the network, of Projects and of the management VPC. The selector matches the
+	// labels of the namespace and may use the same labels as allowedProjects.
 	// +optional
 	AllowedNamespaces *metav1.LabelSelector `json:"allowedNamespaces,omitempty"`
 
-	// Whether projects reach each other's addresses on this network. None: they do, as everybody outside does. Tenants: packets to a
-	// project's addresses here are dropped when they come from another project's address, on this or any other external network. Every
-	// address of a network's Subnets counts as a project's unless it is in the Subnet's excludeIps: list physical hosts there.
+	// Whether projects may reach each other's addresses on this network. None: they may, like any outside host.
+	// Tenants: packets to a project's addresses on this network are dropped if their source is an address of another
+	// project, on this or any other external network. Every address of the Subnets counts as an address of a project
+	// unless it is in excludeIps of the Subnet. List physical hosts there.
 	// +optional
 	// +kubebuilder:default=None
 	Isolation NetworkIsolation `json:"isolation,omitempty"`
 
-	// Addresses that all projects reach in spite of isolation Tenants, such as those of an ingress or a DNS server. Each has to be in
-	// excludeIps of its Subnet, so that nobody gets it by chance; the namespace that is named here may ask for it in an EIp. With such an
-	// address as its source a pod reaches all projects, too.
+	// Addresses that all projects may reach despite isolation Tenants, such as an ingress or a DNS server. Each must be
+	// in excludeIps of its Subnet, so that it is never allocated to anyone by chance. Only the namespace given here may
+	// request the address in an EIp. A pod whose source is a shared address can also reach all projects.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
 	// +listMapKey=address
 	SharedAddresses []SharedAddress `json:"sharedAddresses,omitempty"`
 
-	// How nodes are on this network themselves, and how what came in there finds back. Left out: not at all, or nobody has to care.
+	// How nodes are connected to this network, and how replies are routed back through it. If omitted, the nodes are
+	// not connected to the network, or need no return path on it.
 	// +optional
 	Nodes *NodeUplink `json:"nodes,omitempty"`
 
-	// How replies find back to this network where it is not the project's default. Connection: by the connection, so that a pod
-	// answers on several networks and its own traffic keeps the project's default. Source: by the pod's address, for engines too
-	// old for that (OVN before 24.09); everything that the target of a floating IP sends then leaves by this network. Empty: as
-	// the controller was told, Connection unless it was told otherwise.
+	// How replies are routed back to this network in projects for which it is not the default network. Connection: by
+	// connection state, so that a pod can serve several networks while connections it initiates use the project's
+	// default network. Source: by the address of the pod, for OVN before 24.09; all traffic of the target of a floating
+	// IP then leaves through this network. If empty, the controller's setting applies, which is Connection by default.
 	// +optional
 	ReturnPath ReturnPath `json:"returnPath,omitempty"`
 }
 
-// NetworkIsolation is whether projects reach each other's addresses on a network.
+// NetworkIsolation states whether projects may reach each other's addresses on a network.
 //
 // +kubebuilder:validation:Enum=None;Tenants
 type NetworkIsolation string
 
-// The choices.
+// Isolation modes.
 const (
 	IsolateNone    NetworkIsolation = "None"
 	IsolateTenants NetworkIsolation = "Tenants"
 )
 
-// SharedAddress is an address that all projects reach.
+// SharedAddress is an address that all projects may reach.
 type SharedAddress struct {
 	// The IPv4 address.
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="address must be an IPv4 address: correct it"
 	Address string `json:"address"`
 
-	// The namespace whose EIps may have it.
+	// The namespace whose EIps may hold the address.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace"`
 }
 
-// NodeUplink is an interface of nodes that leads to an external network, by which connections to Services come in: to addresses that
-// MetalLB or a router announces, to external IPs, or to node ports. Their replies leave by it, too.
+// NodeUplink is the interface through which nodes are connected to an external network and receive connections to
+// Services: to addresses that MetalLB or a router announces, to external IPs, or to node ports. Replies leave through
+// the same interface.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.interface) != has(self.mac)",message="name the interface once: by interface, or by mac"
 // +kubebuilder:validation:XValidation:rule="self.method != 'Static' || has(self.clients) && size(self.clients) > 0",message="method Static needs clients: the prefixes from which connections come in here"
 // +kubebuilder:validation:XValidation:rule="!(self.method in ['SourceRule', 'Mark', 'VRF']) || has(self.addresses) && size(self.addresses) > 0",message="methods SourceRule, Mark and VRF need addresses: the prefixes of the Service addresses that are reached here"
 // +kubebuilder:validation:XValidation:rule="!has(self.legs) || !self.legs || self.method == 'VRF'",message="legs are of method VRF: leave them out"
 type NodeUplink struct {
-	// The name of the interface on the nodes, such as eth1. It may have wildcards, such as ens*f1; exactly one interface of a node has
-	// to fit. It may come later, and go and come again.
+	// The name of the interface on the nodes, such as eth1. Wildcards such as ens*f1 are allowed; exactly one interface
+	// of a node must match. The interface may appear later, and may disappear and reappear.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Interface string `json:"interface,omitempty"`
 
-	// Or its MAC address, which stays when the interface is renamed.
+	// The MAC address of the interface, as an alternative to its name. It does not change when the interface is
+	// renamed.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}$`
 	MAC string `json:"mac,omitempty"`
 
-	// The routers there, one of each IP family that is used.
+	// The gateways on this network, one for each IP family in use.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
 	// +kubebuilder:validation:items:MaxLength=45
@@ -146,15 +151,16 @@ type NodeUplink struct {
 	// +listType=set
 	Gateways []string `json:"gateways"`
 
-	// How replies find back. Connection: by the connection, whatever it is to; the right one unless you know better. Static: by routes to
-	// clients. SourceRule: by rules for the cluster addresses of Services. Mark: by marks for those. VRF: the interface is in a VRF, and
-	// rules for those lead there.
+	// How replies are routed back. Connection: by connection marks, for any destination; recommended. Static: by routes
+	// to the clients. SourceRule: by ip rules for the cluster addresses of Services. Mark: by packet marks for these
+	// addresses. VRF: the interface is in a VRF, and ip rules for these addresses select it.
 	// +optional
 	// +kubebuilder:default=Connection
 	Method NodeMethod `json:"method,omitempty"`
 
-	// The prefixes of the Service addresses that are reached here, such as a pool of MetalLB's. Services of which an external address is
-	// in one of them are meant by methods SourceRule, Mark and VRF, and EgressServices let pods leave with such an address.
+	// The prefixes of the Service addresses that are reached through this network, such as a MetalLB pool. Methods
+	// SourceRule, Mark and VRF apply to Services with an external address in one of these prefixes, and EgressServices
+	// let pods leave with such an address.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
@@ -162,7 +168,7 @@ type NodeUplink struct {
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
 
-	// The prefixes from which connections come in here, for method Static.
+	// The prefixes of clients that connect through this network, for method Static.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
@@ -170,21 +176,21 @@ type NodeUplink struct {
 	// +listType=set
 	Clients []string `json:"clients,omitempty"`
 
-	// Whether the VRF and the rest of the node are connected by a pair of veth interfaces. Without, which is simpler, rules do it.
+	// Whether a veth pair connects the VRF with the rest of the node. By default ip rules do, which is simpler.
 	// +optional
 	Legs bool `json:"legs,omitempty"`
 
-	// Which nodes have such an interface. Left out: all.
+	// The nodes that have this interface. If omitted, all nodes.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
-// NodeMethod is how replies find back to the interface that a connection came in by.
+// NodeMethod states how replies are routed back to the interface that a connection arrived on.
 //
 // +kubebuilder:validation:Enum=Connection;Static;SourceRule;Mark;VRF
 type NodeMethod string
 
-// The methods.
+// Methods of the return path on nodes.
 const (
 	NodeConnection NodeMethod = "Connection"
 	NodeStatic     NodeMethod = "Static"
@@ -193,65 +199,66 @@ const (
 	NodeVRF        NodeMethod = "VRF"
 )
 
-// ReturnPath is how replies find back to the network that a connection came in on.
+// ReturnPath states how replies are routed back to the network that a connection arrived on.
 //
 // +kubebuilder:validation:Enum=Connection;Source
 type ReturnPath string
 
-// The ways back.
+// Return path modes.
 const (
 	ReturnByConnection ReturnPath = "Connection"
 	ReturnBySource     ReturnPath = "Source"
 )
 
-// ExternalNetworkStatus is what there is of an ExternalNetwork.
+// ExternalNetworkStatus is the observed state of an ExternalNetwork.
 type ExternalNetworkStatus struct {
-	// Its subnets, as Kube-OVN reports them.
+	// The subnets, as reported by Kube-OVN.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Subnets []ExternalSubnet `json:"subnets,omitempty"`
 
-	// How many addresses are free, in all subnets together.
+	// The number of free addresses in all subnets.
 	// +optional
 	Available int64 `json:"available"`
 
-	// How many addresses are used, in all subnets together.
+	// The number of used addresses in all subnets.
 	// +optional
 	Used int64 `json:"used"`
 
-	// How replies find back to this network where it is not the project's default.
+	// How replies are routed back to this network in projects for which it is not the default network.
 	// +optional
 	ReturnPath ReturnPath `json:"returnPath,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs, Programmed and ReturnPath. What is false says why and what to do next.
+	// Conditions: Accepted, ResolvedRefs, Programmed and ReturnPath. A false condition states the cause and the next
+	// step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ExternalSubnet is what there is of one subnet.
+// ExternalSubnet is the observed state of one subnet.
 type ExternalSubnet struct {
 	// The name of the Kube-OVN Subnet.
 	Name string `json:"name"`
 
-	// The gateway that leads outside; for two families one of each with a comma between.
+	// The gateway of the subnet. For dual stack, one of each family separated by a comma.
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 
-	// Its addresses; for two families one CIDR of each with a comma between.
+	// The prefix of the subnet. For dual stack, one CIDR of each family separated by a comma.
 	// +optional
 	CIDR string `json:"cidr,omitempty"`
 
-	// How many addresses are free.
+	// The number of free addresses.
 	Available int64 `json:"available"`
 
-	// How many addresses are used.
+	// The number of used addresses.
 	Used int64 `json:"used"`
 }
 

@@ -12,58 +12,60 @@ import (
 // +kubebuilder:printcolumn:name="Answered",type=date,JSONPath=`.status.time`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// Inspection is a question to one node about itself. The agent there answers once, in its status, within seconds; one that is older than some
-// minutes it leaves alone. Whoever asked deletes it; `sallyport doctor`, `trace` and `top` do.
+// Inspection is a query to one node. The agent on the node answers once, in the status, within seconds. When an agent
+// starts, it ignores Inspections that are older than two minutes. The client that created the Inspection deletes it;
+// `sallyport doctor`, `trace` and `top` do.
 type Inspection struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked. It can't be changed: ask again instead.
+	// The query. Immutable: create another Inspection to ask again.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a question can't be changed; create another Inspection"
 	Spec InspectionSpec `json:"spec"`
 
-	// The answer. The agent on the node writes it.
+	// The answer, written by the agent on the node.
 	// +optional
 	Status InspectionStatus `json:"status,omitzero"`
 }
 
-// InspectionSpec is a question. Interfaces and settings are answered in any case.
+// InspectionSpec is a query. The answer always includes interfaces and sysctls.
 type InspectionSpec struct {
-	// The node that is asked.
+	// The node to query.
 	// +kubebuilder:validation:MinLength=1
 	Node string `json:"node"`
 
-	// Who answers for these addresses on the wire. The node itself is not asked: neither its kernel, nor its Open vSwitch.
+	// Addresses to resolve on the wire. Answers of the node itself, from its kernel or its Open vSwitch, are not
+	// included.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Neighbours []NeighbourQuestion `json:"neighbours,omitempty"`
 
-	// Which way the kernel takes.
+	// Packets for which to look up the route in the kernel.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Routes []RouteQuestion `json:"routes,omitempty"`
 
-	// Which connections Open vSwitch tracks between these addresses: at most 64 for each question.
+	// Connections to look up in Open vSwitch's connection tracking. At most 64 are returned for each question.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Connections []ConnectionQuestion `json:"connections,omitempty"`
 
-	// How many connections that Open vSwitch tracks use these addresses.
+	// Addresses for which to count the connections that Open vSwitch tracks.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Usage []string `json:"usage,omitempty"`
 }
 
-// NeighbourQuestion asks who has an address.
+// NeighbourQuestion asks which host has an address.
 type NeighbourQuestion struct {
-	// The interface that leads to the wire.
+	// The interface that is connected to the wire.
 	Interface string `json:"interface"`
 
-	// The VLAN there. 0: none.
+	// The VLAN on that interface. 0: untagged.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4094
@@ -73,20 +75,20 @@ type NeighbourQuestion struct {
 	Address string `json:"address"`
 }
 
-// RouteQuestion asks for the way of a packet.
+// RouteQuestion asks for the route of a packet.
 type RouteQuestion struct {
-	// Where it comes from. Empty: the node chooses.
+	// The source address. Empty: the node chooses.
 	// +optional
 	From string `json:"from,omitempty"`
 
-	// Where it goes.
+	// The destination address.
 	To string `json:"to"`
 
-	// The interface by which it came in. Empty: the node sends it itself.
+	// The ingress interface. Empty: the node itself sends the packet.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// Its mark.
+	// The mark of the packet.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
@@ -95,41 +97,41 @@ type RouteQuestion struct {
 
 // ConnectionQuestion asks for connections between two addresses, in either direction and before or after translation.
 type ConnectionQuestion struct {
-	// One of them.
+	// The first address.
 	Client string `json:"client"`
 
-	// The other. Empty: any.
+	// The second address. Empty: any.
 	// +optional
 	Server string `json:"server,omitempty"`
 
-	// Its port. 0: any.
+	// The port of the second address. 0: any.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 }
 
-// InspectionStatus is an answer.
+// InspectionStatus is the answer to a query.
 type InspectionStatus struct {
-	// When the node answered, by its own clock.
+	// When the node answered, according to its own clock.
 	// +optional
 	Time *metav1.MicroTime `json:"time,omitempty"`
 
-	// Its interfaces. Ends of cables to pods are left out, unless they have addresses.
+	// The interfaces of the node. Host ends of pods' veth pairs are omitted unless they have addresses.
 	// +optional
 	// +listType=atomic
 	Interfaces []InterfaceAnswer `json:"interfaces,omitempty"`
 
-	// Settings of its kernel, such as net.ipv4.conf.eth1.rp_filter: of interfaces that have an address.
+	// Sysctls of interfaces that have an address, such as net.ipv4.conf.eth1.rp_filter.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 
-	// Who answered for the addresses, in the order of the questions.
+	// The hosts that answered for the addresses, in the order of the questions.
 	// +optional
 	// +listType=atomic
 	Neighbours []NeighbourAnswer `json:"neighbours,omitempty"`
 
-	// The ways, in the order of the questions.
+	// The routes, in the order of the questions.
 	// +optional
 	// +listType=atomic
 	Routes []RouteAnswer `json:"routes,omitempty"`
@@ -139,157 +141,158 @@ type InspectionStatus struct {
 	// +listType=atomic
 	Connections []ConnectionAnswer `json:"connections,omitempty"`
 
-	// How many connections use the addresses.
+	// The number of connections that use each address.
 	// +optional
 	// +listType=atomic
 	Usage []UsageAnswer `json:"usage,omitempty"`
 
-	// How Open vSwitch and ovn-controller are doing.
+	// The state of Open vSwitch and ovn-controller.
 	// +optional
 	Switch SwitchAnswer `json:"switch,omitzero"`
 
-	// What could not be answered, and why.
+	// The questions that could not be answered, and why.
 	// +optional
 	// +listType=atomic
 	Problems []string `json:"problems,omitempty"`
 }
 
-// InterfaceAnswer is an interface.
+// InterfaceAnswer is an interface of the node.
 type InterfaceAnswer struct {
-	// Its name.
+	// The name of the interface.
 	Name string `json:"name"`
-	// Its MAC address.
+	// The MAC address of the interface.
 	// +optional
 	MAC string `json:"mac,omitempty"`
-	// Whether it is up and has a carrier.
+	// Whether the interface is up and has a carrier.
 	Up bool `json:"up"`
-	// It is set up, and there is nothing at the other end of its cable.
+	// Whether the interface is up without a carrier.
 	// +optional
 	NoCarrier bool `json:"noCarrier,omitempty"`
-	// The largest packet in bytes.
+	// The MTU in bytes.
 	MTU int32 `json:"mtu"`
-	// Its addresses, with the length of the prefix.
+	// The addresses of the interface, with prefix lengths.
 	// +optional
 	// +listType=set
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// NeighbourAnswer is who has an address. Two have it when there are two MAC addresses.
+// NeighbourAnswer lists the hosts that have an address. Several MAC addresses mean that the address is in use more than
+// once.
 type NeighbourAnswer struct {
-	// The interface that was asked on.
+	// The interface on which the question was sent.
 	Interface string `json:"interface"`
-	// The VLAN there.
+	// The VLAN on that interface.
 	// +optional
 	Vlan int32 `json:"vlan,omitempty"`
-	// The address that was asked for.
+	// The address in question.
 	Address string `json:"address"`
-	// Who answered.
+	// The MAC addresses that answered.
 	// +optional
 	// +listType=set
 	MACs []string `json:"macs,omitempty"`
 }
 
-// RouteAnswer is the way that a packet takes.
+// RouteAnswer is the route of a packet.
 type RouteAnswer struct {
-	// The interface by which it leaves.
+	// The egress interface.
 	// +optional
 	Interface string `json:"interface,omitempty"`
-	// The next router. Empty: the destination itself.
+	// The next hop. Empty: the destination is on-link.
 	// +optional
 	NextHop string `json:"nextHop,omitempty"`
-	// The address that the node would send it from.
+	// The source address that the node would use.
 	// +optional
 	Source string `json:"source,omitempty"`
-	// Why there is no way.
+	// Why there is no route.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
-// ConnectionAnswer is a tracked connection: its packets as they come, and the replies as they are expected. Ports of ICMP are the number
-// that echoes have.
+// ConnectionAnswer is a tracked connection: the tuple of its packets and the tuple expected of replies. For ICMP, the
+// port is the identifier of the echo request.
 type ConnectionAnswer struct {
 	// tcp, udp, sctp, icmp or icmpv6.
 	Protocol string `json:"protocol"`
-	// Where its packets come from.
+	// The source of packets.
 	Source string `json:"source"`
-	// Where they go to.
+	// The destination of packets.
 	Destination string `json:"destination"`
-	// Where replies come from.
+	// The source of replies.
 	ReplySource string `json:"replySource"`
-	// Where they go to.
+	// The destination of replies.
 	ReplyDestination string `json:"replyDestination"`
-	// Of TCP and SCTP: how far it is.
+	// The state of a TCP or SCTP connection.
 	// +optional
 	State string `json:"state,omitempty"`
-	// The zone that it is tracked in.
+	// The conntrack zone.
 	// +optional
 	Zone int32 `json:"zone,omitempty"`
-	// What the zone is of: a logical port, or a logical router or switch with _dnat or _snat behind its name.
+	// The owner of the zone: a logical port, or a logical router or switch with the suffix _dnat or _snat.
 	// +optional
 	ZoneName string `json:"zoneName,omitempty"`
 }
 
-// UsageAnswer is how many connections use an address.
+// UsageAnswer is the number of connections that use an address.
 type UsageAnswer struct {
 	// The address.
 	Address string `json:"address"`
-	// How many connections come to it or leave with it.
+	// The number of connections to or from the address.
 	Connections int32 `json:"connections"`
-	// The protocol of the destination to which the most ports of the address are in use.
+	// The protocol of the destination with the most ports of the address in use.
 	// +optional
 	Protocol string `json:"protocol,omitempty"`
 	// The address and port of that destination.
 	// +optional
 	To string `json:"to,omitempty"`
-	// How many ports are in use to it.
+	// The number of ports in use towards that destination.
 	// +optional
 	Ports int32 `json:"ports,omitempty"`
 }
 
-// SwitchAnswer is how Open vSwitch is doing on the node.
+// SwitchAnswer is the state of Open vSwitch and ovn-controller on the node.
 type SwitchAnswer struct {
 	// The version of Open vSwitch.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// The connection of ovn-controller: connected, or what it says instead.
+	// The connection state of ovn-controller: connected, or the state that it reports instead.
 	// +optional
 	Controller string `json:"controller,omitempty"`
-	// The name of the chassis that the node says it is.
+	// The chassis name that is configured on the node.
 	// +optional
 	Chassis string `json:"chassis,omitempty"`
-	// Its bridges that lead to provider networks.
+	// The bridges of provider networks.
 	// +optional
 	// +listType=atomic
 	Bridges []BridgeAnswer `json:"bridges,omitempty"`
-	// How many connections it tracks.
+	// The number of tracked connections.
 	// +optional
 	Tracked int32 `json:"tracked,omitempty"`
-	// How many it can track. 0: it does not say, and the kernel's setting holds.
+	// The maximum number of tracked connections. 0: not reported; the limit of the kernel applies.
 	// +optional
 	MaxTracked int32 `json:"maxTracked,omitempty"`
-	// Why it does not answer.
+	// Why Open vSwitch does not answer.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
-// BridgeAnswer is a bridge that leads to a provider network.
+// BridgeAnswer is a bridge of a provider network.
 type BridgeAnswer struct {
-	// Its name.
+	// The name of the bridge.
 	Name string `json:"name"`
-	// The provider network, as ovn-controller was told.
+	// The provider network, as configured for ovn-controller.
 	Network string `json:"network"`
-	// The interfaces of the node that are ports of it. None: it leads nowhere.
+	// The interfaces of the node that are ports of the bridge. If empty, the bridge has no connection to the wire.
 	// +optional
 	// +listType=set
 	Interfaces []string `json:"interfaces,omitempty"`
-	// What is wrong with it.
+	// The problem with the bridge.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
 // +kubebuilder:object:root=true
 
-// InspectionList is Inspections.
+// InspectionList is a list of Inspections.
 type InspectionList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`

@@ -13,87 +13,90 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
-// NodePath is what the kernel of one node has to do so that what came in by an external network leaves by it. It has the node's name.
-// The controller writes it, from ExternalNetworks; the agent on the node carries it out and reports.
+// NodePath describes what the agent sets up in the kernel of one node so that replies leave through the external
+// network that the request arrived on. It has the name of the node. The controller writes it from ExternalNetworks; the
+// agent on the node applies it and reports the result.
 type NodePath struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the node has to do. The controller writes it.
+	// Desired state of the node, written by the controller.
 	Spec NodePathSpec `json:"spec"`
 
-	// What there is. The agent on the node writes it.
+	// Observed state, written by the agent on the node.
 	// +optional
 	Status NodePathStatus `json:"status,omitzero"`
 }
 
-// NodePathSpec is what a node has to do.
+// NodePathSpec is the desired state of a node.
 type NodePathSpec struct {
-	// The external networks that the node is on.
+	// The external networks that the node is connected to.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Networks []NodeNetwork `json:"networks,omitempty"`
 }
 
-// NodeNetwork is an external network as one node has to serve it.
+// NodeNetwork is the configuration of one external network on a node.
 type NodeNetwork struct {
 	// The name of the ExternalNetwork.
 	Name string `json:"name"`
 
-	// What stands for it on the node: in marks, and in the numbers of routing tables and rules.
+	// The number of the network on the node, used in marks and in the numbers of routing tables and rules.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
 	Number int32 `json:"number"`
 
-	// The interface, by name with wildcards.
+	// The name of the interface. It may contain wildcards.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// The interface, by MAC address.
+	// The MAC address of the interface.
 	// +optional
 	MAC string `json:"mac,omitempty"`
 
-	// The routers there.
+	// The gateways on this network.
 	// +listType=set
 	Gateways []string `json:"gateways"`
 
-	// How replies find back.
+	// How replies are routed back.
 	Method NodeMethod `json:"method"`
 
-	// The prefixes from which connections come in here (method Static).
+	// The prefixes of clients that connect through this network (method Static).
 	// +optional
 	// +listType=set
 	Clients []string `json:"clients,omitempty"`
 
-	// The cluster addresses of the Services that are reached here (methods SourceRule, Mark and VRF).
+	// The cluster addresses of the Services that are reached through this network (methods SourceRule, Mark and VRF).
 	// +optional
 	// +listType=set
 	Services []string `json:"services,omitempty"`
 
-	// The prefixes that are inside the cluster: of Services and pods (method VRF, and where pods leave by this network to everywhere).
+	// The prefixes inside the cluster, of Services and pods. Used by method VRF, and excluded from egress rules without
+	// destinations.
 	// +optional
 	// +listType=set
 	Inside []string `json:"inside,omitempty"`
 
-	// The addresses of the cluster's nodes, which pods that leave by this network to everywhere reach as others do.
+	// The addresses of the cluster's nodes. They are excluded from egress rules without destinations.
 	// +optional
 	// +listType=set
 	Hosts []string `json:"hosts,omitempty"`
 
-	// Whether the VRF has legs.
+	// Whether a veth pair connects the VRF with the rest of the node.
 	// +optional
 	Legs bool `json:"legs,omitempty"`
 
-	// What leaves by this network though it begins here.
+	// The connections of pods that leave through this network.
 	// +optional
 	// +listType=atomic
 	Egress []NodeEgress `json:"egress,omitempty"`
 }
 
-// NodeEgress is pods that leave by a network. No two of them mean the same packet: their order does not matter.
+// NodeEgress selects connections of pods that leave through a network. No two entries match the same packet, so their
+// order does not matter.
 type NodeEgress struct {
-	// Who asked for it, such as "EgressRoute web/partner".
+	// The object that requested it, such as "EgressRoute web/partner".
 	// +optional
 	By string `json:"by,omitempty"`
 
@@ -101,58 +104,58 @@ type NodeEgress struct {
 	// +listType=set
 	Pods []string `json:"pods"`
 
-	// Where to. None: everywhere.
+	// The destination prefixes. If empty, all destinations.
 	// +optional
 	// +listType=set
 	Destinations []string `json:"destinations,omitempty"`
 
-	// Which of these destinations are not meant, because something else is asked for them.
+	// Prefixes within these destinations that are excluded because another object covers them.
 	// +optional
 	// +listType=set
 	Except []string `json:"except,omitempty"`
 
-	// The address that they are seen with. Empty: that of the interface.
+	// The source address of the connections. If empty, the address of the interface.
 	// +optional
 	Address string `json:"address,omitempty"`
 }
 
-// NodePathStatus is what there is on a node.
+// NodePathStatus is the observed state of a node.
 type NodePathStatus struct {
-	// What there is of each network.
+	// The observed state of each network.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Networks []NodeNetworkStatus `json:"networks,omitempty"`
 
-	// How often something of ours was put back that somebody else had taken away, since the agent began.
+	// How often the agent restored something that another program had removed, since the agent started.
 	// +optional
 	Repairs int64 `json:"repairs,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// ResolvedRefs, Programmed and Undisturbed. What is false says why and what to do next.
+	// Conditions: ResolvedRefs, Programmed and Undisturbed. A false condition states the cause and the next step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeNetworkStatus is what there is of a network on a node.
+// NodeNetworkStatus is the observed state of a network on a node.
 type NodeNetworkStatus struct {
 	// The name of the ExternalNetwork.
 	Name string `json:"name"`
 
-	// The interface that was found.
+	// The name of the interface that was found.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 
-	// How many rules, routes, nftables objects, links and settings there are for it.
+	// The number of rules, routes, nftables objects, links and sysctls that exist for the network.
 	// +optional
 	Entries int64 `json:"entries,omitempty"`
 
-	// Why it does not work, and what to do next. Empty: it does.
+	// Why the network does not work and what to do next. Empty if it works.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }

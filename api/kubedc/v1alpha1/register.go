@@ -1,7 +1,8 @@
-// Package v1alpha1 is the younger kinds of the group kube-dc.com: ExternalNetwork, which administrators write for the networks outside, and
-// EgressRoute, with which tenants choose one of them by destination; NodePath and Inspection, by which the controller and operators talk with nodes.
+// Package v1alpha1 is the newer kinds of the group kube-dc.com: ExternalNetwork, with which administrators
+// configure external networks; EgressRoute, with which tenants select one of them by destination; NodePath, through
+// which the controller configures nodes; and Inspection, with which operators query nodes.
 //
-// The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
+// `kubectl explain` prints the comments on types and fields. `make generate` writes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.
 //
 // +kubebuilder:object:generate=true
@@ -19,11 +20,14 @@ var GroupVersion = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"
 
 var schemeBuilder = runtime.NewSchemeBuilder(register)
 
-// AddToScheme makes the kinds of this package known to a scheme.
+// AddToScheme registers the kinds of this package with a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &ExternalNetwork{}, &ExternalNetworkList{}, &EgressRoute{}, &EgressRouteList{}, &NodePath{}, &NodePathList{},
+	s.AddKnownTypes(GroupVersion,
+		&ExternalNetwork{}, &ExternalNetworkList{},
+		&EgressRoute{}, &EgressRouteList{},
+		&NodePath{}, &NodePathList{},
 		&Inspection{}, &InspectionList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -10,82 +10,84 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Assigned EgressIPs",type=string,JSONPath=`.status.items[*].egressIP`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 
-// EgressIP is the addresses with which selected pods reach what is outside. Each address is held by one node that has the label
-// k8s.ovn.org/egress-assignable, and moves to another one when that node fails.
+// EgressIP gives selected pods fixed source addresses for traffic to the outside. Each address is held by one node with
+// the label k8s.ovn.org/egress-assignable and moves to another node if that node fails.
 type EgressIP struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What you want.
+	// Desired state.
 	Spec EgressIPSpec `json:"spec"`
 
-	// What there is. The controller writes it.
+	// Observed state, written by the controller.
 	// +optional
 	Status EgressIPStatus `json:"status,omitzero"`
 }
 
-// EgressIPSpec is what an EgressIP should be.
+// EgressIPSpec is the desired state of an EgressIP.
 type EgressIPSpec struct {
-	// The addresses, each of an external network. With several, each connection leaves with one of them. No node holds two of them.
+	// The addresses, each of an external network. With several addresses, each connection uses one of them. No node
+	// holds two of them.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=45
 	// +listType=atomic
 	EgressIPs []string `json:"egressIPs"`
 
-	// The namespaces whose pods are selected, by their labels.
+	// Selects the namespaces of the pods by labels.
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
-	// Which pods of these namespaces are selected, by their labels. Left out: all.
+	// Selects pods of these namespaces by labels. If omitted, all pods.
 	// +optional
 	PodSelector metav1.LabelSelector `json:"podSelector,omitzero"`
 
-	// The nodes that may hold the addresses, by their labels. Left out: all that have the label k8s.ovn.org/egress-assignable. They need
-	// that label in any case.
+	// Selects the nodes that may hold the addresses by labels. If omitted, all nodes with the label
+	// k8s.ovn.org/egress-assignable. Nodes need that label in any case.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// What selected pods do while no node can hold an address. Closed: they do not reach what is outside, so that they are never seen
-	// with another address, not even before the first packet was let through. Open: they leave as pods do that are not selected.
+	// The behaviour of selected pods while no node can hold an address. Closed: their traffic to the outside is
+	// dropped, so that it never has another source address, including before the first packet was let through. Open:
+	// they use the same path as pods that are not selected.
 	// +optional
 	// +kubebuilder:default=Closed
 	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"`
 }
 
-// FailurePolicy is what happens to traffic for which there is no address.
+// FailurePolicy states what happens to traffic of selected pods while no address is available.
 //
 // +kubebuilder:validation:Enum=Closed;Open
 type FailurePolicy string
 
-// The policies.
+// Failure policies.
 const (
 	FailClosed FailurePolicy = "Closed"
 	FailOpen   FailurePolicy = "Open"
 )
 
-// EgressIPStatus is what there is of an EgressIP.
+// EgressIPStatus is the observed state of an EgressIP.
 type EgressIPStatus struct {
-	// The addresses that a node holds, and the nodes.
+	// The assigned addresses and the nodes that hold them.
 	// +optional
 	// +listType=atomic
 	Items []EgressIPStatusItem `json:"items,omitempty"`
 
-	// The value of the annotation kube-dc.com/egress-rebalance that was carried out last.
+	// The value of the annotation kube-dc.com/egress-rebalance that was last carried out.
 	// +optional
 	Rebalanced string `json:"rebalanced,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Conditions: Accepted, ResolvedRefs and Programmed. A false condition states the cause and the next step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// EgressIPStatusItem is where an address is.
+// EgressIPStatusItem is the assignment of an address to a node.
 type EgressIPStatusItem struct {
 	// The node that holds the address.
 	Node string `json:"node"`

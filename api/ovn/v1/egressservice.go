@@ -10,75 +10,76 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
 // +kubebuilder:printcolumn:name="Assigned Host",type=string,JSONPath=`.status.host`
 
-// EgressService lets the pods behind a Service of type LoadBalancer leave with the Service's address, or by its network. It has the name of
-// the Service, and is in the same namespace. In a namespace of Kube-OVN's own VPC the address may be anybody's, such as MetalLB's, and the pods
-// leave by an interface of the node that each runs on: of the ExternalNetwork whose nodes.addresses have the address.
+// EgressService lets the pods behind a Service of type LoadBalancer leave with the address of the Service, or through
+// its network. It has the same name and namespace as the Service. In a namespace of the management VPC, any controller
+// may have assigned the address, such as MetalLB, and pods leave through an interface of their own node: that of the
+// ExternalNetwork whose nodes.addresses contain the address.
 type EgressService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What you want.
+	// Desired state.
 	// +optional
 	Spec EgressServiceSpec `json:"spec,omitzero"`
 
-	// What there is. The controller writes it.
+	// Observed state, written by the controller.
 	// +optional
 	Status EgressServiceStatus `json:"status,omitzero"`
 }
 
-// EgressServiceSpec is what an EgressService should be.
+// EgressServiceSpec is the desired state of an EgressService.
 type EgressServiceSpec struct {
-	// The address with which the pods leave. LoadBalancerIP: that of the Service. Network: the project's own on the network, or
-	// that of the node's interface.
+	// The source address of the pods' traffic. LoadBalancerIP: the address of the Service. Network: the project's
+	// address on the network, or the address of the node's interface.
 	// +optional
 	// +kubebuilder:default=LoadBalancerIP
 	SourceIPBy SourceIPBy `json:"sourceIPBy,omitempty"`
 
-	// The external network by which the pods leave, by type or by name. Left out: that of the Service's address. An address can't leave by
-	// another network than its own.
+	// The external network through which the traffic leaves, by type or by name. If omitted, the network of the
+	// Service's address. An address can leave only through its own network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="network is the name of an object, of small letters, digits, '-' and '.': correct it"
 	Network string `json:"network,omitempty"`
 
-	// Which nodes the traffic may leave by. OVN-Kubernetes has it; here the nodes are those that hold the external network's gateway, for
-	// all Services, and this has no effect.
+	// Accepted for compatibility with OVN-Kubernetes, and has no effect: traffic leaves through the nodes that hold the
+	// gateway of the external network, for all Services.
 	// +optional
 	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitzero"`
 }
 
-// SourceIPBy is which address pods behind a Service leave with.
+// SourceIPBy selects the source address of pods behind a Service.
 //
 // +kubebuilder:validation:Enum=LoadBalancerIP;Network
 type SourceIPBy string
 
-// The addresses.
+// Source addresses.
 const (
 	SourceLoadBalancer SourceIPBy = "LoadBalancerIP"
 	SourceNetwork      SourceIPBy = "Network"
 )
 
-// EgressServiceStatus is what there is of an EgressService.
+// EgressServiceStatus is the observed state of an EgressService.
 type EgressServiceStatus struct {
-	// Which node the traffic leaves by. ALL: any that holds the gateway of the external network, as all traffic of the project there does;
-	// of Kube-OVN's own VPC each pod's own.
-	// Empty: nothing leaves with the address.
+	// The node through which the traffic leaves. ALL: any node that holds the gateway of the external network, as for
+	// all traffic of the project on that network; in the management VPC, the node of each pod. Empty: no traffic leaves
+	// with the address.
 	// +optional
 	Host string `json:"host"`
 
-	// The Kube-OVN Subnet by which the pods leave; for pods of Kube-OVN's own VPC the ExternalNetwork.
+	// The Kube-OVN Subnet through which the traffic leaves. In the management VPC, the ExternalNetwork.
 	// +optional
 	ExternalNetwork string `json:"externalNetwork,omitempty"`
 
-	// The address that they are seen with.
+	// The source address of the traffic.
 	// +optional
 	ExternalIP string `json:"externalIP,omitempty"`
 
-	// The generation of the spec that this status is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted, ResolvedRefs and Programmed. What is false says why and what to do next.
+	// Conditions: Accepted, ResolvedRefs and Programmed. A false condition states the cause and the next step.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

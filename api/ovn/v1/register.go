@@ -1,7 +1,8 @@
-// Package v1 is the kinds with which administrators choose the addresses that pods leave with: EgressIP and EgressService of the group
-// k8s.ovn.org, as OVN-Kubernetes has them. What is written for OVN-Kubernetes applies unchanged; what we add is optional.
+// Package v1 is the API for source addresses of pods: EgressIP and EgressService of the group k8s.ovn.org, compatible
+// with OVN-Kubernetes. Manifests for OVN-Kubernetes apply unchanged; additional fields are
+// optional.
 //
-// The comments on types and fields are what `kubectl explain` prints. `make generate` makes the deep copies and the
+// `kubectl explain` prints the comments on types and fields. `make generate` writes the deep copies and the
 // CustomResourceDefinitions in config/crd from this package.
 //
 // +kubebuilder:object:generate=true
@@ -19,7 +20,7 @@ var GroupVersion = schema.GroupVersion{Group: "k8s.ovn.org", Version: "v1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(register)
 
-// AddToScheme makes the kinds of this package known to a scheme.
+// AddToScheme registers the kinds of this package with a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
 func register(s *runtime.Scheme) error {

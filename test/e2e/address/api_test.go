@@ -34,7 +34,8 @@ func newKubeDCScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// Manifests written for kube-dc apply unchanged: no field is lost, spec or status, and our Go types know each of them.
+// TestAPITakesKubeDCManifests checks that manifests written for kube-dc apply unchanged: no field of spec or status is
+// lost, and our Go types know each of them.
 func TestAPITakesKubeDCManifests(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.InstallCRDs(t)
@@ -63,7 +64,7 @@ func TestAPITakesKubeDCManifests(t *testing.T) {
 	}
 }
 
-// expectStoredUnchanged applies an object and compares what the API server keeps with what was written.
+// expectStoredUnchanged applies an object and compares what the API server stores with the manifest.
 func expectStoredUnchanged(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstructured.Unstructured) {
 	t.Helper()
 	if err := c.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
@@ -89,7 +90,8 @@ func expectStoredUnchanged(t *testing.T, c *harness.Cluster, scheme *runtime.Sch
 	}
 }
 
-// Kube-OVN calls its iptables addresses eip and fip for short. What a tenant types must mean ours.
+// TestAPIWordsMeanOurKinds checks that eip and fip mean our kinds, because Kube-OVN uses the same short names for its
+// iptables addresses.
 func TestAPIWordsMeanOurKinds(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.InstallCRDs(t)
@@ -100,7 +102,7 @@ func TestAPIWordsMeanOurKinds(t *testing.T) {
 		"fip":     kubedcv1.GroupVersion.WithResource("fips"),
 		"project": kubedcv1.GroupVersion.WithResource("projects"),
 		"extnet":  v1alpha1.GroupVersion.WithResource("externalnetworks"),
-		"oeip":    {Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, // control: Kube-OVN's kinds are there
+		"oeip":    {Group: "kubeovn.io", Version: "v1", Resource: "ovn-eips"}, // control: Kube-OVN's kinds are served
 	} {
 		got, err := words.ResourceFor(schema.GroupVersionResource{Resource: word})
 		if err != nil || got != want {
@@ -109,14 +111,15 @@ func TestAPIWordsMeanOurKinds(t *testing.T) {
 	}
 }
 
-// validationCase is one thing that the API server refuses: bad, which differs from good in what the message is about.
+// validationCase is a spec that the API server refuses, and a valid one that differs only in what the message is about.
 type validationCase struct {
 	kind                   string
 	validSpec, invalidSpec string // specs
-	refusal                string // a part of what the user is told
+	refusal                string // part of the error message
 }
 
-// manifestOf is a manifest with a spec. The name is a DNS label; namespace is not used for kinds of the cluster.
+// manifestOf returns a manifest with a spec. The name is a DNS label; the namespace is ignored for cluster-scoped
+// kinds.
 func (r validationCase) manifestOf(namespace, name, spec string) string {
 	version := kubedcv1.GroupVersion
 	if r.kind == "ExternalNetwork" {

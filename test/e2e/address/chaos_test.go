@@ -54,13 +54,13 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 	checkLeaderFailover(t, c, item)
 }
 
-// faultInjector are what goes wrong around the controller.
+// faultInjector injects faults around the controller.
 type faultInjector struct {
 	*churnRun
 	faultCount int
 	rng        *rand.Rand
 
-	mu     sync.Mutex // held while something is down on purpose
+	mu     sync.Mutex // held while a process is down on purpose
 	counts map[string]int
 }
 
@@ -101,7 +101,7 @@ func (f *faultInjector) sleepAtMost(atMost time.Duration) {
 	<-ctx.Done()
 }
 
-// restartProcess kills a process and starts it again some time later.
+// restartProcess kills a process and starts it again after a delay.
 func (f *faultInjector) restartProcess(t *testing.T, process string, later time.Duration) {
 	t.Helper()
 	f.ControlLab(t, "kill", process)
@@ -110,9 +110,9 @@ func (f *faultInjector) restartProcess(t *testing.T, process string, later time.
 	f.counts[process]++
 }
 
-// restartAPIServer restarts the API server. The namespace controller stands still until it is ready: when an API server
-// restarts under it, the one of Kubernetes 1.35 ends namespaces and leaves the custom resources that are in them, for
-// ever.
+// restartAPIServer restarts the API server. The namespace controller is paused until it is ready: if an API server
+// restarts under it, the namespace controller of Kubernetes 1.35 finishes the deletion of namespaces and leaves the
+// custom resources in them forever.
 func (f *faultInjector) restartAPIServer(t *testing.T) {
 	t.Helper()
 	f.ControlLab(t, "pause", "kube-controller-manager")
@@ -124,7 +124,7 @@ func (f *faultInjector) restartAPIServer(t *testing.T) {
 	})
 }
 
-// failOverNBLeader kills the leader of the northbound database and brings it back when there is another.
+// failOverNBLeader kills the leader of the northbound database and restarts it when there is another leader.
 func (f *faultInjector) failOverNBLeader(t *testing.T) {
 	t.Helper()
 	leader := f.waitForNBLeader(t)
@@ -136,7 +136,7 @@ func (f *faultInjector) failOverNBLeader(t *testing.T) {
 	f.counts["northbound leader"]++
 }
 
-// waitForNBLeader waits until a server of the northbound database leads, and says which.
+// waitForNBLeader waits until a server of the northbound database leads, and returns its name.
 func (f *faultInjector) waitForNBLeader(t *testing.T) (leader string) {
 	t.Helper()
 	f.PollUntil(t, "a leader of the northbound database", func() bool {
@@ -151,8 +151,8 @@ func (f *faultInjector) waitForNBLeader(t *testing.T) (leader string) {
 	return leader
 }
 
-// superviseProcesses starts what has ended by itself because of a fault, as a kubelet would: Kube-OVN's controller ends
-// when it can't renew its lease, which shows only some time after the fault.
+// superviseProcesses restarts processes that ended because of a fault, as a kubelet would: Kube-OVN's controller exits
+// if it cannot renew its lease, some time after the fault.
 func (f *faultInjector) superviseProcesses(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -171,7 +171,7 @@ func (f *faultInjector) restartStopped(ctx context.Context) {
 	defer f.mu.Unlock()
 	status, err := f.Status(ctx)
 	if err != nil {
-		return // asked again in a second
+		return // retried in a second
 	}
 	for _, p := range status.Processes {
 		if p.State != "running" && f.Order(ctx, "start", p.Name) == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestCore6 is in two parts: what objects say of themselves is true, and what they say is of use.
+// TestCore6Conditions has two parts: statuses are correct, and their messages are useful.
 func TestCore6Conditions(t *testing.T) {
 	item := coreItems.Item(t, 6)
 	c := harness.SharedSallyport(t)
@@ -31,9 +31,9 @@ func TestCore6Conditions(t *testing.T) {
 	})
 }
 
-// checkNoEarlyClaims makes many FIps, lets them lead elsewhere and deletes them, while the northbound database stops
-// again and again for a moment: what was only sent is then not there for long. Two watchers write down who says what
-// and when which row came and went.
+// checkNoEarlyClaims creates many FIps, changes their targets and deletes them, while the northbound database is paused
+// repeatedly, so that sent rows are not in the database for a while. Two watchers record the statuses of objects and
+// the lifetimes of rows.
 func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 	rows := watchRowHistory(t, c)
 	said := recordClaims(t, c, "claims")
@@ -53,7 +53,7 @@ func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 		return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {ipAddress: 10.61.%d.%d, externalNetworkType: %s}}",
 			i, projects[i%2], block, 2+i, kinds[i%3])
 	}
-	for block := range 2 { // made, then pointed elsewhere
+	for block := range 2 { // created, then with another target
 		runConcurrently(t, all, func(ctx context.Context, i int) error {
 			if err := c.Objects.Apply(ctx, fip(i, block)); err != nil {
 				return err
@@ -63,7 +63,7 @@ func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 		})
 	}
 	runConcurrently(t, all, func(ctx context.Context, i int) error { return c.Objects.Delete(ctx, fip(i, 0)) })
-	// Some are deleted before they are in force: nothing may be said of them that never was.
+	// Some are deleted before they are Programmed: they must never report it.
 	runConcurrently(t, all, func(ctx context.Context, i int) error {
 		if err := c.Objects.Apply(ctx, fip(i, 2)); err != nil {
 			return err
@@ -93,7 +93,7 @@ func checkNoEarlyClaims(t *testing.T, c *harness.Cluster, size int) []string {
 	}
 }
 
-// runConcurrently does something for each of many, a few at a time.
+// runConcurrently calls a function for each of many items, a few at a time.
 func runConcurrently(t *testing.T, all []int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -108,7 +108,7 @@ func runConcurrently(t *testing.T, all []int, do func(ctx context.Context, i int
 	}
 }
 
-// pauseNBRepeatedly stops the northbound database for 300 ms, again and again.
+// pauseNBRepeatedly pauses the northbound database for 300 ms, repeatedly.
 func pauseNBRepeatedly(ctx context.Context, c *harness.Cluster) error {
 	pause := func(limit time.Duration) {
 		select {
@@ -129,8 +129,8 @@ func pauseNBRepeatedly(ctx context.Context, c *harness.Cluster) error {
 	return nil
 }
 
-// writeFalseStatus writes by hand that a FIp is in force which has no row, and returns its name. The controller puts it
-// right.
+// writeFalseStatus sets the status of a FIp without a row to Programmed, and returns its name. The controller corrects
+// it.
 func writeFalseStatus(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	c.CreateNamespace(t, "claims-nobodys", "")
@@ -157,7 +157,7 @@ status:
 	return "FIp claims-nobodys/lie"
 }
 
-// summarizeClaims says how many said that they are in force, and how long their last row had been there.
+// summarizeClaims formats how many objects became Programmed, and for how long their last row had existed then.
 func summarizeClaims(claims []claim, rows *rowHistory) string {
 	count := map[string]int{}
 	var leads []time.Duration

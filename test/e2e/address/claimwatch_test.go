@@ -24,28 +24,28 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// claim is an object that says it is in force, when we heard it, and the rows that have to be there.
+// claim is an object that reports Programmed, the time, and the rows that must exist.
 type claim struct {
 	kind, name string
 	at         time.Time
 	rows       []string
 }
 
-// claimRecorder is everything that was said by objects of one organization.
+// claimRecorder records the claims of all objects of one organization.
 type claimRecorder struct {
 	*harness.Cluster
 	organization string
 
 	mu             sync.Mutex
 	all            []claim
-	lastStatus     map[string]string // what each object said last
+	lastStatus     map[string]string // last status of each object
 	defaultNetwork map[string]string // namespace → type of its default network
 }
 
-// recordClaims begins to write down what the Projects, EIps and FIps of an organization say from now on.
+// recordClaims starts to record the statuses of the Projects, EIps and FIps of an organization.
 func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimRecorder {
 	t.Helper()
-	ctrllog.SetLogger(logr.Discard()) // or it complains
+	ctrllog.SetLogger(logr.Discard()) // otherwise controller-runtime logs a warning
 	s := &claimRecorder{
 		Cluster:        c,
 		organization:   organization,
@@ -76,7 +76,7 @@ func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimR
 	return s
 }
 
-// recordStatus writes down what an object says, if it says something new.
+// recordStatus records the status of an object if it has changed.
 func (s *claimRecorder) recordStatus(o client.Object, at time.Time) {
 	if !strings.HasPrefix(o.GetNamespace()+"-", s.organization+"-") {
 		return
@@ -109,8 +109,8 @@ func (s *claimRecorder) recordStatus(o client.Object, at time.Time) {
 	}
 }
 
-// projectRows is the rows of a project: the port of its way out, SNAT, two policies and the link that one of them leads
-// to.
+// projectRows returns the rows of a project: the router port of its default egress, SNAT, two policies and the on-link
+// loopback port that one of them uses.
 func (s *claimRecorder) projectRows(o *kubedcv1.Project) []string {
 	ns := o.Namespace + "-" + o.Name
 	inport := fmt.Sprintf("inport == %q && ", ns+"-"+ns+"-default")
@@ -125,7 +125,7 @@ func (s *claimRecorder) projectRows(o *kubedcv1.Project) []string {
 	}
 }
 
-// fipRows is the rows of a floating IP: the translation, and on another network than the project's default the leg.
+// fipRows returns the rows of a floating IP: the NAT row and, on a secondary network, the return port.
 func (s *claimRecorder) fipRows(o *kubedcv1.FIp) []string {
 	out := []string{fmt.Sprintf("dnat_and_snat %s %s", o.Status.ExternalIP, o.Status.ResolvedTargetIP)}
 	kind, prefix := s.networkOf(o.Status.ExternalIP)
@@ -137,7 +137,7 @@ func (s *claimRecorder) fipRows(o *kubedcv1.FIp) []string {
 		fmt.Sprintf("set %s with %s", set, o.Status.ResolvedTargetIP))
 }
 
-// returnPortRows is the rows of a project's leg to a network.
+// returnPortRows returns the rows of a project's return port for a network.
 func returnPortRows(vpc, network, prefix string) []string {
 	subnet := vpc + "-default"
 	port, socket, table := ownership.ReturnRouterPort(vpc, subnet, network),
@@ -165,7 +165,7 @@ func returnPortRows(vpc, network, prefix string) []string {
 	}
 }
 
-// networkOf is the type and the prefix of the network that an address is on.
+// networkOf returns the type and the prefix of the network of an address.
 func (s *claimRecorder) networkOf(address string) (kind, prefix string) {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -179,14 +179,14 @@ func (s *claimRecorder) networkOf(address string) (kind, prefix string) {
 	return "none", "none"
 }
 
-// allClaims is everything that was said so far.
+// allClaims returns all claims so far.
 func (s *claimRecorder) allClaims() []claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// claimsOf is what one object said.
+// claimsOf returns the claims of one object.
 func (s *claimRecorder) claimsOf(object string) []claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -41,7 +41,7 @@ func TestCore8Compile(t *testing.T) {
 	}
 	item.AddFigure("%d worlds that are always the same: no panic, no key wanted twice, every promise kept", worlds)
 
-	// a search that finds what nobody has changed would stop a change that has nothing to do with it
+	// in CI a fuzzer that finds an existing defect would block unrelated changes
 	length := show.ChooseSize("10m", "")
 	if length == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// retargetFIP leads the FIp to another address.
+// retargetFIP changes the target of the FIp to another address.
 func retargetFIP(t *testing.T, f *harness.ScaleFixture, i int) time.Duration {
 	t.Helper()
 	begin, namespace := time.Now(), f.NamespaceOf(f.ProbeProject(i))
@@ -29,15 +29,15 @@ func allOf(a, b manifest.Condition) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool { return a(o) && b(o) }
 }
 
-// measureKubeOVNChange makes what a FIp with a new EIp becomes, as Kube-OVN's objects, and returns after how long
-// Kube-OVN says it is ready.
+// measureKubeOVNChange creates the Kube-OVN objects that correspond to a FIp with a new EIp, and returns the time until
+// Kube-OVN reports them ready.
 func measureKubeOVNChange(t *testing.T, f *harness.ScaleFixture, i int) time.Duration {
 	t.Helper()
 	eip := fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: %s}, spec: {externalSubnet: ext-cloud, type: nat}}", harness.ProbeName)
 	fip := fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: OvnFip, metadata: {name: %s}, spec: {ovnEip: %[1]s, vpc: %s, v4Ip: 10.0.0.102}}",
 		harness.ProbeName, f.NamespaceOf(f.ProbeProject(i)))
 	begin := time.Now()
-	for applyUntilReady(t, f, "OvnEip", eip) == "" { // Kube-OVN sometimes calls one ready that never gets an address
+	for applyUntilReady(t, f, "OvnEip", eip) == "" { // Kube-OVN may report one as ready without an address
 		t.Log("Kube-OVN has made an OvnEip without an address; once more")
 		deleteManifests(t, f, eip)
 		begin = time.Now()
@@ -55,7 +55,7 @@ func deleteManifests(t *testing.T, f *harness.ScaleFixture, text string) {
 	}
 }
 
-// applyUntilReady makes an object of Kube-OVN's, waits until it is ready, and returns the address that it has by then.
+// applyUntilReady applies a Kube-OVN object, waits until it is ready, and returns the address that it has by then.
 func applyUntilReady(t *testing.T, f *harness.ScaleFixture, kind, text string) (address string) {
 	t.Helper()
 	if err := f.Objects.Apply(harness.Within(t, time.Minute), text); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// A thousand projects: what they cost to make and to keep, and that a change in one of them costs what it costs when
-// there are ten.
+// TestCore7ChangeCostsTheSameAtAnySize measures the cost of creating and keeping a thousand projects, and checks that a
+// change in one of them costs as much as with ten projects.
 func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
 	harness.RunAlone(t)
 	item := coreItems.Item(t, 7)
@@ -26,7 +26,7 @@ func TestCore7ChangeCostsTheSameAtAnySize(t *testing.T) {
 	f.MeasureRestart(t, item)
 }
 
-// reportGrowth shows what it cost to make projects.
+// reportGrowth reports the cost of creating projects.
 func reportGrowth(item *show.Item, f *harness.ScaleFixture, g harness.Growth) {
 	objects := float64(g.Projects * 5)
 	var statuses, finalizers, transactions float64
@@ -51,7 +51,7 @@ func reportGrowth(item *show.Item, f *harness.ScaleFixture, g harness.Growth) {
 		harness.SumShardRuns(g.Counters)/float64(g.Projects), harness.Milliseconds(g.CPU)/float64(g.Projects))
 }
 
-// measureSteady shows that nothing is written while nothing happens.
+// measureSteady checks that nothing is written while nothing changes.
 func measureSteady(t *testing.T, f *harness.ScaleFixture, item *show.Item) {
 	t.Helper()
 	f.WaitIdle(t)
@@ -66,7 +66,7 @@ func measureSteady(t *testing.T, f *harness.ScaleFixture, item *show.Item) {
 		harness.SumShardRuns(spent), 100*(f.Controller.CPUTime(t)-cpu).Seconds()/period.Seconds())
 }
 
-// compareChangeCost shows what a change costs in a small and in a big cluster.
+// compareChangeCost compares the cost of a change in a small and in a large cluster.
 func compareChangeCost(t *testing.T, item *show.Item, small, big changeCost) {
 	t.Helper()
 	ratio := func(a, b float64) float64 { return b / a }
@@ -89,16 +89,16 @@ func compareChangeCost(t *testing.T, item *show.Item, small, big changeCost) {
 	}
 }
 
-// changeCost is what one change costs.
+// changeCost is the cost of one change.
 type changeCost struct {
 	projects                    int
 	writes, runs                float64
 	cpu                         time.Duration
-	created, retargeted, byHand time.Duration // until it is in force, median
+	created, retargeted, byHand time.Duration // median time until Programmed
 }
 
-// measureChange changes projects one after the other: an EIp and a FIp come, the FIp goes to another address, both go
-// again.
+// measureChange changes projects one after the other: it creates an EIp and a FIp, changes the target of the FIp, and
+// deletes both.
 func measureChange(t *testing.T, f *harness.ScaleFixture) changeCost {
 	t.Helper()
 	const changes = 5

@@ -18,9 +18,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// Projects with addresses are deleted in any order, in pieces and by namespace, and nothing of them is left: not in
-// OVN's databases, not in Kubernetes, not in Kube-OVN's count of addresses. In a lab of its own: nobody else changes
-// the dumps.
+// TestCore2DeletionLeavesNothing deletes projects with addresses in any order, in pieces and by namespace, and checks
+// that nothing remains: in OVN's databases, in Kubernetes, and in Kube-OVN's address counts. It uses a separate lab, so
+// that no other test changes the dumps.
 func TestCore2DeletionLeavesNothing(t *testing.T) {
 	item := coreItems.Item(t, 2)
 	c := startOwnSallyport(t, "deletion")
@@ -32,7 +32,7 @@ func TestCore2DeletionLeavesNothing(t *testing.T) {
 		t.Logf("round %d: seed %d", round+1, seed)
 		d := &deletionRun{Cluster: c, rng: rand.New(rand.NewPCG(seed, 0))}
 		d.createProjects(t, size)
-		// control: there is something that could be left
+		// control: there is something that could remain
 		if in := len(takeSnapshot(t, c).extraLines(before)); in < size*50 {
 			t.Fatalf("%d lines came with %d projects; wanted more", in, size)
 		}
@@ -45,7 +45,7 @@ func TestCore2DeletionLeavesNothing(t *testing.T) {
 		rounds, size, times[len(times)/2].Seconds(), times[len(times)-1].Seconds())
 }
 
-// startOwnSallyport is a lab with Sallyport in it that nobody else uses.
+// startOwnSallyport starts a separate lab with Sallyport.
 func startOwnSallyport(t *testing.T, name string) *harness.Cluster {
 	t.Helper()
 	b := harness.LoadTopology(t, "shared.yaml")
@@ -53,7 +53,7 @@ func startOwnSallyport(t *testing.T, name string) *harness.Cluster {
 	return harness.StartSallyport(t, name, b)
 }
 
-// deletionRun is projects that come and go.
+// deletionRun is a set of projects that are created and deleted.
 type deletionRun struct {
 	*harness.Cluster
 	rng      *rand.Rand
@@ -63,7 +63,7 @@ type deletionRun struct {
 	durations []time.Duration
 }
 
-// projectCase is one project, and how it goes.
+// projectCase is one project and how it is deleted.
 type projectCase struct {
 	organization, name string
 	objects            []manifest.Ref // its EIps and FIps
@@ -76,12 +76,12 @@ func (s *projectCase) projectRef() manifest.Ref {
 	return harness.ObjectRef("Project", s.organization, s.name)
 }
 
-// deletionModes are the ways in which a project goes: its objects one by one with those of all others, and then or
-// before itself; as a whole; after its namespace was deleted and came back; with its organization; or before it was
-// ever complete.
+// deletionModes are the ways to delete a project: its objects one by one together with those of all others, before or
+// after the project itself; as a whole; after its namespace was deleted and recreated; with its organization; or before
+// it was complete.
 var deletionModes = []string{"pieces", "whole", "namespace", "organization", "haste"}
 
-// createProjects makes projects with their addresses, and waits until all are in force.
+// createProjects creates projects with their addresses, and waits until all are Programmed.
 func (d *deletionRun) createProjects(t *testing.T, size int) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(harness.Within(t, 10*time.Minute))
@@ -104,7 +104,7 @@ func (d *deletionRun) createProjects(t *testing.T, size int) {
 	}
 	for i, s := range d.projects {
 		if s.deletionMode == "haste" {
-			continue // it comes when the others go
+			continue // created while the others are deleted
 		}
 		group.Go(func() error { return d.createComplete(ctx, s, i) })
 	}
@@ -113,7 +113,7 @@ func (d *deletionRun) createProjects(t *testing.T, size int) {
 	}
 }
 
-// createComplete makes a project with its addresses and waits until all are in force.
+// createComplete creates a project with its addresses and waits until all are Programmed.
 func (d *deletionRun) createComplete(ctx context.Context, s *projectCase, number int) error {
 	err := d.createProject(ctx, s, number)
 	if err == nil {
@@ -127,7 +127,7 @@ func (d *deletionRun) createComplete(ctx context.Context, s *projectCase, number
 	return err
 }
 
-// createProject makes a project.
+// createProject creates a project.
 func (d *deletionRun) createProject(ctx context.Context, s *projectCase, number int) error {
 	network := []string{"cloud", "public", "third"}[number%3]
 	return d.Objects.Apply(ctx, fmt.Sprintf(`
@@ -137,8 +137,8 @@ metadata: {name: %s, namespace: %s}
 spec: {cidrBlock: 10.0.0.0/24, egressNetworkType: %s}`, s.name, s.organization, network))
 }
 
-// createAddresses makes a project's addresses as soon as it has its namespace: on its default network and on others,
-// for FIps and for nobody, named and made by FIps for themselves, for plain addresses and for a pod.
+// createAddresses creates a project's addresses as soon as its namespace exists: on its default network and on others,
+// used and unused, named and created by FIps, for plain addresses and for a pod.
 func (d *deletionRun) createAddresses(ctx context.Context, s *projectCase, number int) error {
 	if err := d.Objects.Wait(ctx, harness.ObjectRef("ServiceAccount", s.namespace(), "default"),
 		manifest.Exists); err != nil {
@@ -183,8 +183,8 @@ func addressManifests(namespace, lastTarget, wanted string) string {
 	return out.String()
 }
 
-// createPod makes a pod once Kube-OVN has said which subnet the namespace has: before that it would land in another
-// one.
+// createPod creates a pod after Kube-OVN has assigned the subnet of the namespace; before that the pod would get
+// another subnet.
 func (d *deletionRun) createPod(ctx context.Context, namespace string) error {
 	err := d.Objects.Wait(ctx, harness.ObjectRef("Namespace", "", namespace), func(o *unstructured.Unstructured) bool {
 		return o != nil && o.GetAnnotations()["ovn.kubernetes.io/logical_switch"] == namespace+"-default"

@@ -17,8 +17,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// deleteAll deletes all projects, each in its way, in random order and side by side. It returns how long each took to
-// go.
+// deleteAll deletes all projects, each in its own way, in random order and in parallel. It returns how long each
+// deletion took.
 func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 	t.Helper()
 	ctx := harness.Within(t, 10*time.Minute)
@@ -49,7 +49,7 @@ func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 	return d.durations
 }
 
-// deletionStep does something, and returns what has to be waited for.
+// deletionStep performs a step and returns a function that waits for its effect.
 type deletionStep func(context.Context) (wait func() error, err error)
 
 func (d *deletionRun) deletionSteps(api client.Client) []deletionStep {
@@ -75,7 +75,7 @@ func (d *deletionRun) deletionSteps(api client.Client) []deletionStep {
 	return strokes
 }
 
-// deleteStep deletes an object that may be gone already.
+// deleteStep deletes an object that may already be gone.
 func (d *deletionRun) deleteStep(api client.Client, r manifest.Ref) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
 		o := &unstructured.Unstructured{}
@@ -89,7 +89,7 @@ func (d *deletionRun) deleteStep(api client.Client, r manifest.Ref) deletionStep
 	}
 }
 
-// waitGoneStep waits until an object is gone and, if it is a Project, writes down how long that took.
+// waitGoneStep waits until an object is gone and, for a Project, records how long that took.
 func (d *deletionRun) waitGoneStep(r manifest.Ref) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
 		begin := time.Now()
@@ -107,7 +107,7 @@ func (d *deletionRun) waitGoneStep(r manifest.Ref) deletionStep {
 	}
 }
 
-// deleteNamespaceFirst deletes a project's namespace, and the project itself when it is in force again.
+// deleteNamespaceFirst deletes a project's namespace, and the project itself when it is Programmed again.
 func (d *deletionRun) deleteNamespaceFirst(api client.Client, s *projectCase) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
 		before, err := d.Objects.Get(ctx, harness.ObjectRef("Namespace", "", s.namespace()))
@@ -135,12 +135,12 @@ func (d *deletionRun) deleteNamespaceFirst(api client.Client, s *projectCase) de
 	}
 }
 
-// deleteWhileCreating makes a project and deletes it a moment later, whatever there is of it by then.
+// deleteWhileCreating creates a project and deletes it a moment later, whatever exists by then.
 func (d *deletionRun) deleteWhileCreating(api client.Client, s *projectCase, number int,
 	after time.Duration,
 ) deletionStep {
 	return func(ctx context.Context) (func() error, error) {
-		// to its end: a request that is given up may still be carried out
+		// wait for the request: a cancelled request may still be executed
 		if err := d.createProject(ctx, s, number); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (d *deletionRun) deleteWhileCreating(api client.Client, s *projectCase, num
 	}
 }
 
-// describeLeftovers is what is left of projects, for a person to read.
+// describeLeftovers formats what remains of projects.
 func (d *deletionRun) describeLeftovers(t *testing.T) string {
 	t.Helper()
 	left := slices.DeleteFunc(listObjectLines(t, d.Cluster), func(line string) bool {

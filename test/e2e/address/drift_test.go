@@ -15,23 +15,23 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// repairLimit is within what time everything of ours is back.
+// repairLimit is the maximum time until everything of ours is restored.
 const repairLimit = 2 * time.Second
 
-// driftCase is something that somebody does by hand to what is ours.
+// driftCase is a manual change of something that belongs to us.
 type driftCase struct {
 	what string
-	// watchedWords are words of the lines of a replica that have to change and to come back.
+	// watchedWords select the lines of the mirror that have to change and to be restored.
 	watchedWords []string
 	change       func() error
-	// answeringFIPs are FIps that have to answer afterwards.
+	// answeringFIPs must answer afterwards.
 	answeringFIPs []string
-	// chainLimit: Kube-OVN has to end and to begin again what depends on it, so the limit is another one.
+	// chainLimit replaces repairLimit where Kube-OVN has to delete and recreate dependent objects.
 	chainLimit time.Duration
 }
 
-// Everything that we own and somebody deletes or changes by hand is back within 2 s, and nothing of others is touched.
-// In a lab of its own, where all of the database and all objects can be compared.
+// TestCore3Drift shows that everything of ours that is deleted or changed by hand is restored within 2 s, and that
+// nothing of others is changed. It uses a separate lab, in which the whole database and all objects can be compared.
 func TestCore3Drift(t *testing.T) {
 	harness.RunAlone(t)
 	item := coreItems.Item(t, 3)
@@ -50,18 +50,18 @@ func TestCore3Drift(t *testing.T) {
 	t.Run("Vpc and Subnet", func(t *testing.T) { checkRebuild(t, c, item.AddFigure) })
 }
 
-// driftedProject is a project to which things are done by hand.
+// driftedProject is a project whose rows and objects are changed by hand.
 type driftedProject struct {
 	*harness.Cluster
 	*stateMirror
 	api          client.Client
-	fipAddresses map[string]string // of FIps
-	slowRepairs  []string          // what was undone too late the first time
+	fipAddresses map[string]string // by FIp
+	slowRepairs  []string          // changes whose first repair took too long
 }
 
-const driftVPC = "drift-web" // the patient's namespace, VPC and router
+const driftVPC = "drift-web" // the project's namespace, VPC and router
 
-// newDriftedProject is a project with floating IPs on its default, a secondary and a third network.
+// newDriftedProject creates a project with floating IPs on its default, a secondary and a third network.
 func newDriftedProject(t *testing.T, c *harness.Cluster) *driftedProject {
 	t.Helper()
 	c.CreateOrganization(t, "drift")
@@ -91,7 +91,7 @@ func newDriftedProject(t *testing.T, c *harness.Cluster) *driftedProject {
 	return p
 }
 
-// checkEachDrift does everything that somebody could do by hand, and measures how long it takes until it is undone.
+// checkEachDrift makes every manual change, one at a time, and measures how long each repair takes.
 func (p *driftedProject) checkEachDrift(t *testing.T, figure func(string, ...any)) {
 	var longest, chain time.Duration
 	var times []string
@@ -114,12 +114,12 @@ func (p *driftedProject) checkEachDrift(t *testing.T, figure func(string, ...any
 	}
 }
 
-// checkDrift does one thing and waits until it is undone, and until nothing else shows that it happened.
+// checkDrift makes one change and waits until it is undone and no other trace of it remains.
 func (p *driftedProject) checkDrift(t *testing.T, d driftCase) (took time.Duration) {
 	t.Helper()
 	all := p.linesWith()
 	took, err := p.applyDrift(d)
-	// it may have been undone too fast to be seen
+	// the repair may have been too fast to be seen
 	for again := 0; errors.Is(err, errNoChangeSeen) && again < 2; again++ {
 		took, err = p.applyDrift(d)
 	}
@@ -128,7 +128,7 @@ func (p *driftedProject) checkDrift(t *testing.T, d driftCase) (took time.Durati
 		return 15 * time.Second
 	}
 	if limit := max(d.chainLimit, repairLimit); took > limit {
-		// Kube-OVN may have been busy with something else, once.
+		// Kube-OVN may have been busy once.
 		p.waitAllRestored(t, d.what, all)
 		p.slowRepairs = append(p.slowRepairs, fmt.Sprintf("%s (%d ms)", d.what, took.Milliseconds()))
 		if took, err = p.applyDrift(d); err != nil || took > limit {
@@ -140,7 +140,7 @@ func (p *driftedProject) checkDrift(t *testing.T, d driftCase) (took time.Durati
 	return took
 }
 
-// applyDrift does one thing, and returns how long it takes until it is undone.
+// applyDrift makes one change and returns how long the repair takes.
 func (p *driftedProject) applyDrift(d driftCase) (time.Duration, error) {
 	v := p.watchLines(d.watchedWords...)
 	begin := time.Now()
@@ -151,8 +151,8 @@ func (p *driftedProject) applyDrift(d driftCase) (time.Duration, error) {
 	return back.Sub(begin), err
 }
 
-// expectFIPsAnswer asks floating IPs from outside. Where the router's port was made again, Kube-OVN has given it
-// another MAC address.
+// expectFIPsAnswer sends requests to floating IPs from outside. If the router's port was recreated, Kube-OVN has given
+// it another MAC address.
 func (p *driftedProject) expectFIPsAnswer(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -161,7 +161,7 @@ func (p *driftedProject) expectFIPsAnswer(t *testing.T, names ...string) {
 	}
 }
 
-// waitAllRestored waits until everything is as it was.
+// waitAllRestored waits until everything is as before.
 func (p *driftedProject) waitAllRestored(t *testing.T, what string, all stateDump) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -177,8 +177,7 @@ func (p *driftedProject) waitAllRestored(t *testing.T, what string, all stateDum
 	}
 }
 
-// checkAllAtOnce does everything without a pause, three times. Some of it can't be done, because it was undone a moment
-// ago.
+// checkAllAtOnce makes all changes without a pause, three times. Some fail because their object is being restored.
 func (p *driftedProject) checkAllAtOnce(t *testing.T, figure func(string, ...any)) {
 	all := p.linesWith()
 	drifts := slices.Concat(p.rowDrifts(t), p.returnPortDrifts(t), p.objectDrifts(t), p.vpcEntryDrifts(t),
@@ -202,7 +201,7 @@ func (p *driftedProject) checkAllAtOnce(t *testing.T, figure func(string, ...any
 	figure("%d of them without a pause: everything is as before %.1f s after the last", done, longest.Seconds())
 }
 
-// patchObject changes an object by hand.
+// patchObject returns a function that patches an object.
 func (p *driftedProject) patchObject(kind, namespace, name, text string) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
 		return p.api.Patch(ctx, p.objectHandle(kind, namespace, name),
@@ -210,7 +209,7 @@ func (p *driftedProject) patchObject(kind, namespace, name, text string) func() 
 	})
 }
 
-// patchStatus changes the status of an object by hand.
+// patchStatus returns a function that patches the status of an object.
 func (p *driftedProject) patchStatus(kind, namespace, name, text string) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
 		return p.api.Status().Patch(ctx, p.objectHandle(kind, namespace, name),
@@ -218,7 +217,7 @@ func (p *driftedProject) patchStatus(kind, namespace, name, text string) func() 
 	})
 }
 
-// deleteObject deletes an object by hand.
+// deleteObject returns a function that deletes an object.
 func (p *driftedProject) deleteObject(kind, namespace, name string) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
 		return p.api.Delete(ctx, p.objectHandle(kind, namespace, name))

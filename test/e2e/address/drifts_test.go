@@ -29,7 +29,7 @@ func (p *driftedProject) objectHandle(kind, namespace, name string) *unstructure
 	return o
 }
 
-// nbctl does something with ovn-nbctl.
+// nbctl returns a function that runs ovn-nbctl.
 func (p *driftedProject) nbctl(args ...string) func() error {
 	return func() error {
 		_, err := p.tryNbctl(args...)
@@ -37,7 +37,6 @@ func (p *driftedProject) nbctl(args ...string) func() error {
 	}
 }
 
-// tryNbctl runs ovn-nbctl.
 func (p *driftedProject) tryNbctl(args ...string) (string, error) {
 	cmd, err := p.Command("", "lab", append([]string{
 		p.Parts.Program("ovn-nbctl"), "--db=unix:" + filepath.Join(p.Dir, "data/ovn/nb1.sock"), "--timeout=30",
@@ -52,7 +51,7 @@ func (p *driftedProject) tryNbctl(args ...string) (string, error) {
 	return string(out), err
 }
 
-// changeRows sets a column of the patient's rows of a table that meet a condition.
+// changeRows returns a function that sets a column of the project's rows that match a condition.
 func (p *driftedProject) changeRows(table, condition, set string) func() error {
 	return func() error {
 		found, err := p.findRows(table, condition)
@@ -68,7 +67,7 @@ func (p *driftedProject) changeRows(table, condition, set string) func() error {
 	}
 }
 
-// removeRows takes rows that meet a condition out of the set that they are in.
+// removeRows returns a function that removes rows that match a condition from their set.
 func (p *driftedProject) removeRows(set, table, condition string) func() error {
 	return func() error {
 		found, err := p.findRows(table, condition)
@@ -79,8 +78,8 @@ func (p *driftedProject) removeRows(set, table, condition string) func() error {
 	}
 }
 
-// findRows is the UUIDs of the patient's rows that meet conditions; there has to be one. The router names those that
-// Kube-OVN makes.
+// findRows returns the UUIDs of the project's rows that match conditions; there must be at least one. Rows that
+// Kube-OVN writes are found through the router.
 func (p *driftedProject) findRows(table, condition string) (out []string, err error) {
 	owned, err := p.tryNbctl("--bare", "--columns=nat,policies", "list", "logical_router", driftVPC)
 	if err != nil {
@@ -102,7 +101,7 @@ func (p *driftedProject) findRows(table, condition string) (out []string, err er
 	return out, nil
 }
 
-// rowDrifts changes rows of ours, and rows that Kube-OVN writes for objects of ours.
+// rowDrifts changes our rows, and rows that Kube-OVN writes for our objects.
 func (p *driftedProject) rowDrifts(*testing.T) []driftCase {
 	return slices.Concat(p.portDrifts(), p.natDrifts(), p.policyDrifts())
 }
@@ -218,7 +217,7 @@ func (p *driftedProject) policyDrifts() []driftCase {
 	}
 }
 
-// objectDrifts are what can be done to whole objects.
+// objectDrifts changes whole objects.
 func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 	const chain = 10 * time.Second
 	object := func(kind, name string) []string { return []string{kind + " /" + name + " "} }
@@ -275,7 +274,7 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 	}
 }
 
-// vpcEntryDrifts are what can be done to lists and fields of objects.
+// vpcEntryDrifts changes lists and fields of objects.
 func (p *driftedProject) vpcEntryDrifts(*testing.T) []driftCase {
 	const chain = 10 * time.Second
 	vpc := []string{"Vpc /" + driftVPC + " "}
@@ -353,7 +352,8 @@ func (p *driftedProject) vpcEntryDrifts(*testing.T) []driftCase {
 	}
 }
 
-// changeVPCList rewrites a list of the Vpc by hand; an element that becomes nil goes, and more come.
+// changeVPCList returns a function that rewrites a list of the Vpc: entries for which change returns nil are removed,
+// and more entries are added.
 func (p *driftedProject) changeVPCList(name string, change func(any) any, more ...any) func() error {
 	return p.withTimeout(func(ctx context.Context) error {
 		vpc, err := p.Objects.Get(ctx, harness.ObjectRef("Vpc", "", driftVPC))

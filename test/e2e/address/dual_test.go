@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// checkDualStack: a project with both families inside has IPv4 outside.
+// checkDualStack shows that a dual-stack project has IPv4 outside.
 func (s *projectPair) checkDualStack(t *testing.T) string {
 	ns := s.CreateProject(t, "packets", "dual", "10.36.0.0/24,fd00:36::/64", "cloud")
 	s.RunPod(t, harness.Pod{Namespace: ns, Name: "a", Node: "node1", Address: "10.36.0.11,fd00:36::11"})
@@ -35,8 +35,7 @@ func (s *projectPair) checkDualStack(t *testing.T) string {
 	return fmt.Sprintf("%d ways: IPv6 between pods on two nodes; IPv4 as well, its way out, and floating IPs on two networks; no drops", ways)
 }
 
-// checkNoExternalIPv6 shows what we say about IPv6 on an external network, and beside it the reason with Kube-OVN
-// alone.
+// checkNoExternalIPv6 shows our conditions for IPv6 on an external network, and the cause with Kube-OVN alone.
 func (s *projectPair) checkNoExternalIPv6(t *testing.T) string {
 	unsupported := func(o *unstructured.Unstructured) bool {
 		return harness.FalseReason(o, "ResolvedRefs") == "NetworkNotSupported"
@@ -93,8 +92,8 @@ spec: {externalSubnet: ext-third, type: nat}
 	return "refused with NetworkNotSupported; measured: Kube-OVN 1.16.2 writes the IPv6 address into a label, which Kubernetes refuses (ADR 8)"
 }
 
-// isIPv6LabelRefused says whether Kube-OVN has reported that the API server refuses an OvnEip for an IPv6 address in a
-// label.
+// isIPv6LabelRefused reports whether Kube-OVN has logged that the API server refuses an OvnEip because of an IPv6
+// address in a label.
 func isIPv6LabelRefused(log, name string) bool {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "'"+name+"'") && strings.Contains(line, "metadata.labels: Invalid value") &&

@@ -20,11 +20,11 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateDump is rows of both OVN databases and Kubernetes objects as lines, with how often each is there: without UUIDs,
-// two rows can be one line.
+// stateDump is the rows of both OVN databases and Kubernetes objects as lines, with a count each: without UUIDs, two
+// rows can be the same line.
 type stateDump map[string]int
 
-// extraLines is the lines that are there more often than in another dump, each once.
+// extraLines returns the lines that occur more often than in another dump, once each.
 func (d stateDump) extraLines(o stateDump) (out []string) {
 	for line, n := range d {
 		if n > o[line] {
@@ -35,7 +35,8 @@ func (d stateDump) extraLines(o stateDump) (out []string) {
 	return out
 }
 
-// diff is what came (+) and went (-) since an earlier dump, in at most so many lines; empty: nothing.
+// diff formats the lines that were added (+) and removed (-) since an earlier dump, limited to a number of lines. It is
+// empty if there are none.
 func (d stateDump) diff(since stateDump, most int) string {
 	var out []string
 	for _, line := range d.extraLines(since) {
@@ -45,7 +46,7 @@ func (d stateDump) diff(since stateDump, most int) string {
 		out = append(out, "- "+line)
 	}
 	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(a[2:], b[2:]) })
-	for i := range len(out) - 1 { // often a line has become another: where?
+	for i := range len(out) - 1 { // show where a changed line differs
 		if same := commonPrefixLength(out[i][2:], out[i+1][2:]); same > 60 {
 			out[i] += "\n    here: " + out[i][2+same-20:min(len(out[i]), 2+same+100)] + "\n    next: " +
 				out[i+1][2+same-20:min(len(out[i+1]), 2+same+100)]
@@ -57,7 +58,6 @@ func (d stateDump) diff(since stateDump, most int) string {
 	return strings.Join(out, "\n")
 }
 
-// commonPrefixLength is how long two lines are the same.
 func commonPrefixLength(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -65,14 +65,14 @@ func commonPrefixLength(a, b string) (n int) {
 	return n
 }
 
-// filter is the lines that are chosen.
+// filter returns the lines for which chosen is true.
 func (d stateDump) filter(chosen func(line string) bool) stateDump {
 	out := maps.Clone(d)
 	maps.DeleteFunc(out, func(line string, _ int) bool { return !chosen(line) })
 	return out
 }
 
-// takeSnapshot reads everything once.
+// takeSnapshot reads the whole state once.
 func takeSnapshot(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
 	out := stateDump{}
@@ -91,8 +91,8 @@ func takeSnapshot(t *testing.T, c *harness.Cluster) stateDump {
 	return out
 }
 
-// What changes without anybody's doing: counters and times of OVN's synchronisation, keys of tunnels, and what was
-// learned from the wire, which OVN forgets after five minutes.
+// Values that change on their own: counters and times of OVN's synchronisation, tunnel keys, and entries learnt from
+// the wire, which OVN removes after five minutes.
 var (
 	volatileColumns = []string{
 		"_uuid", "tunnel_key", "nb_cfg", "nb_cfg_timestamp", "sb_cfg", "sb_cfg_timestamp", "hv_cfg", "hv_cfg_timestamp",
@@ -106,10 +106,10 @@ var (
 	volatileKinds = []string{"Event", "Lease", "ComponentStatus"}
 
 	uuidPattern      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	stageHintPattern = regexp.MustCompile(`"stage-hint","[0-9a-f]{8}"`) // the beginning of a UUID
+	stageHintPattern = regexp.MustCompile(`"stage-hint","[0-9a-f]{8}"`) // the first digits of a UUID
 )
 
-// formatTableRows is the rows of one table, as ovsdb-client prints it, in normal form.
+// formatTableRows returns the rows of one table of ovsdb-client's output in normal form.
 func formatTableRows(t *testing.T, table string) (out []string) {
 	t.Helper()
 	var content struct {
@@ -141,12 +141,12 @@ func formatTableRows(t *testing.T, table string) (out []string) {
 	return out
 }
 
-// listObjectLines is every object of every kind that can be listed, in normal form. An object that was deleted and made
-// again is another one: its UID is kept.
+// listObjectLines returns every object of every kind that can be listed in normal form. The UID is kept, so that a
+// recreated object differs.
 func listObjectLines(t *testing.T, c *harness.Cluster) (out []string) {
 	t.Helper()
 	config := harness.LoadConfig(t, c.Kubeconfig())
-	config.WarningHandler = rest.NoWarnings{} // of kinds that nobody should use any more
+	config.WarningHandler = rest.NoWarnings{} // about deprecated kinds
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func formatObject(t *testing.T, o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s %s", o.GetKind(), o.GetNamespace(), o.GetName(), raw)
 }
 
-// stripFields is a value without fields of these names, at any depth.
+// stripFields returns a value without fields of the given names, at any depth.
 func stripFields(v any, fields []string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -208,8 +208,8 @@ func stripFields(v any, fields []string) any {
 	}
 }
 
-// waitQuiet reads everything until it is twice the same: Kube-OVN is still busy with its own networks when a lab is
-// ready.
+// waitQuiet reads the state until it does not change between two reads: Kube-OVN is still busy with its own networks
+// when a lab is ready.
 func waitQuiet(t *testing.T, c *harness.Cluster) stateDump {
 	t.Helper()
 	const pause = 2 * time.Second
@@ -231,14 +231,14 @@ func waitQuiet(t *testing.T, c *harness.Cluster) stateDump {
 	return nil
 }
 
-// waitRestored fails the test unless the lab becomes what it was; it returns how long that took.
+// waitRestored fails the test unless the lab returns to an earlier state, and returns how long that took.
 func waitRestored(t *testing.T, c *harness.Cluster, before stateDump, limit time.Duration) time.Duration {
 	t.Helper()
 	begin := time.Now()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		c.SyncFlows(t) // northd has done its part, so that the southbound database is as the northbound one
+		c.SyncFlows(t) // so that the southbound database corresponds to the northbound one
 		differs := takeSnapshot(t, c).diff(before, 40)
 		took := time.Since(begin)
 		if differs == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// labelAndStatusDrifts are what can be done to labels, finalizers and statuses.
+// labelAndStatusDrifts changes labels, finalizers and statuses.
 func (p *driftedProject) labelAndStatusDrifts(*testing.T) []driftCase {
 	var out []driftCase
 	for _, o := range []struct{ kind, namespace, name string }{
@@ -33,7 +33,7 @@ func (p *driftedProject) labelAndStatusDrifts(*testing.T) []driftCase {
 			"labels removed":       `{"kube-dc.com/vpc":null,"app.kubernetes.io/managed-by":null}`,
 			"said to be of nobody": `{"app.kubernetes.io/managed-by":null}`,
 			"said to be Helm's":    `{"app.kubernetes.io/managed-by":"Helm"}`,
-			// which exists, and would delete what it does not need
+			// an existing shard, which would delete what it does not need
 			"said to be another VPC's": `{"kube-dc.com/vpc":"drift-empty"}`,
 		} {
 			out = append(out, driftCase{
@@ -65,10 +65,10 @@ func (p *driftedProject) labelAndStatusDrifts(*testing.T) []driftCase {
 	return out
 }
 
-// foreignNeighbour is an address that somebody else wrote a MAC binding for.
+// foreignNeighbour is an address with a MAC binding that belongs to others.
 const foreignNeighbour = "10.66.0.99"
 
-// foreignRowCommands are commands that make rows of others, on a router of theirs and on the patient's.
+// foreignRowCommands returns commands that create rows of others, on a router of theirs and on the project's.
 func foreignRowCommands() []string {
 	return []string{
 		"lr-add foreign", "lrp-add foreign foreign-port 00:00:00:00:99:01 10.99.0.1/24",
@@ -90,7 +90,7 @@ func foreignRowCommands() []string {
 	}
 }
 
-// createForeign makes what is nobody's business of ours, everywhere near what is ours, and returns it.
+// createForeign creates rows and objects that belong to others close to ours, and returns them.
 func (p *driftedProject) createForeign(t *testing.T) stateDump {
 	t.Helper()
 	c := p.Cluster
@@ -131,7 +131,7 @@ func (p *driftedProject) createForeign(t *testing.T) stateDump {
 	return p.collectForeign(t)
 }
 
-// addForeignCondition writes a condition of its own into the status of an EIp.
+// addForeignCondition writes a condition of another manager into the status of an EIp.
 func (p *driftedProject) addForeignCondition(t *testing.T) {
 	t.Helper()
 	o := p.objectHandle("EIp", driftVPC, "cloud")
@@ -146,14 +146,14 @@ func (p *driftedProject) addForeignCondition(t *testing.T) {
 	}
 }
 
-// collectForeign is what belongs to others, as it is now: rows and objects of their own, and their part of ours.
+// collectForeign returns the current state of what belongs to others: their rows and objects, and their fields of ours.
 func (p *driftedProject) collectForeign(t *testing.T) stateDump {
 	t.Helper()
 	words := []string{"foreign", "10.97.", "10.98.", "10.99.", "203.0.113.7", "100.65.250.", "00:00:00:00:99:"}
 	out := takeSnapshot(t, p.Cluster).filter(func(line string) bool {
 		ours := strings.HasPrefix(line, "Vpc /"+driftVPC) || strings.HasPrefix(line, "EIp "+driftVPC) ||
 			strings.HasPrefix(line, "OVN_Southbound")
-		adopted := strings.Contains(line, "vpc_external") // by Kube-OVN, within a minute
+		adopted := strings.Contains(line, "vpc_external") // Kube-OVN adopts it within a minute
 		return !ours && !adopted && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 	})
 	read := func(kind, namespace, name string) *unstructured.Unstructured {

@@ -19,8 +19,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// eventJitter is how much later than an object's status we may hear of a row that came first: the two come by different
-// ways.
+// eventJitter is how much later than a status the event of an earlier row may arrive, because the two use different
+// connections.
 const eventJitter = 50 * time.Millisecond
 
 // staleness is how long after a row was deleted an object may still report it. The controller reads the row, then
@@ -28,13 +28,13 @@ const eventJitter = 50 * time.Millisecond
 // existed is not excused.
 const staleness = 2 * time.Second
 
-// rowHistory is when each row of the northbound database came and went, by what it says.
+// rowHistory records when each northbound row was added and removed, by content.
 type rowHistory struct {
 	mu    sync.Mutex
 	spans map[string][]span
 }
 
-// span is the time during which a row was there; until is zero while it is.
+// span is the lifetime of a row; until is zero while the row exists.
 type span struct{ since, until time.Time }
 
 func (h *rowHistory) recordAdded(row string, at time.Time) {
@@ -43,7 +43,7 @@ func (h *rowHistory) recordAdded(row string, at time.Time) {
 	h.spans[row] = append(h.spans[row], span{since: at})
 }
 
-// recordRemoved ends the oldest span of a row that has not ended: there can be two of one row for a moment.
+// recordRemoved ends the oldest open span of a row: for a moment there can be two copies of one row.
 func (h *rowHistory) recordRemoved(row string, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,7 +55,7 @@ func (h *rowHistory) recordRemoved(row string, at time.Time) {
 	}
 }
 
-// spanAt is the span of a row at a time.
+// spanAt returns the span of a row at a time.
 func (h *rowHistory) spanAt(row string, at time.Time) (span, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +67,7 @@ func (h *rowHistory) spanAt(row string, at time.Time) (span, bool) {
 	return span{}, false
 }
 
-// findEarlyClaims names the claims that were made while a row was not there.
+// findEarlyClaims lists the claims that were made while a row was missing.
 func (h *rowHistory) findEarlyClaims(claims []claim) (early []string) {
 	for _, c := range claims {
 		for _, row := range c.rows {
@@ -80,7 +80,7 @@ func (h *rowHistory) findEarlyClaims(claims []claim) (early []string) {
 	return early
 }
 
-// leadTime is for how long the last row of a claim had been there.
+// leadTime returns for how long the last row of a claim had existed.
 func (h *rowHistory) leadTime(c claim) (time.Duration, bool) {
 	var last time.Time
 	for _, row := range c.rows {
@@ -95,8 +95,8 @@ func (h *rowHistory) leadTime(c claim) (time.Duration, bool) {
 	return c.at.Sub(last), true
 }
 
-// rowTexts is a row by what it says, in as many texts as it says things that somebody may rely on. Each row is in a set
-// of a router, a switch or a group: those that nobody refers to do not exist.
+// rowTexts returns the texts that identify a row, one for each statement that a claim may depend on. Every row is in a
+// set of a router, a switch or a group, because unreferenced rows do not exist.
 func rowTexts(m model.Model) []string {
 	switch r := m.(type) {
 	case *nb.NAT:
@@ -129,7 +129,7 @@ func rowTexts(m model.Model) []string {
 	}
 }
 
-// recordChange writes down that a row has become another; nil is none.
+// recordChange records that a row has changed; nil means no row.
 func (h *rowHistory) recordChange(old, row model.Model) {
 	now, was, is := time.Now(), rowTexts(old), rowTexts(row)
 	for _, text := range was {
@@ -144,7 +144,7 @@ func (h *rowHistory) recordChange(old, row model.Model) {
 	}
 }
 
-// watchRowHistory begins to write down, by a connection of its own.
+// watchRowHistory starts to record rows on a separate connection.
 func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 	t.Helper()
 	h := &rowHistory{spans: map[string][]span{}}
@@ -172,7 +172,7 @@ func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 	return h
 }
 
-// nbEndpoint is the way to the northbound database from outside.
+// nbEndpoint returns the address of the northbound database from outside.
 func nbEndpoint(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	status, err := c.Status(harness.Within(t, time.Minute))
@@ -188,7 +188,7 @@ func nbEndpoint(t *testing.T, c *harness.Cluster) string {
 	return ""
 }
 
-// nbTLSConfig is the lab's certificates for the OVN databases, which name no host.
+// nbTLSConfig returns a TLS configuration with the lab's certificates for the OVN databases, which name no host.
 func nbTLSConfig(t *testing.T, c *harness.Cluster) *tls.Config {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// The patient's leg to the network of FIp b, by the names that its rows have.
+// Names of the rows of the project's return port for the network of FIp b.
 var (
 	driftSubnet       = driftVPC + "-default"
 	driftRouterPort   = driftVPC + "-" + driftSubnet // Kube-OVN's port to the switch
@@ -24,12 +24,12 @@ var (
 	hairpinSwitchPort = ownership.HairpinSwitchPort(driftVPC, driftSubnet)
 )
 
-// returnPortDrifts are what can be done to rows of legs.
+// returnPortDrifts changes rows of return ports.
 func (p *driftedProject) returnPortDrifts(*testing.T) []driftCase {
 	return slices.Concat(p.routerPortDrifts(), p.aclDrifts(), p.qosDrifts(), p.routeDrifts(), p.replyPathDrifts())
 }
 
-// returnPortDrift is something that is done to the rows of a table that have a word. FIp b has to answer afterwards.
+// returnPortDrift is a change of the rows of a table that contain a word. FIp b must answer afterwards.
 func returnPortDrift(what, table, word string, hand func() error) driftCase {
 	return driftCase{
 		what:          "leg: " + what,
@@ -39,12 +39,12 @@ func returnPortDrift(what, table, word string, hand func() error) driftCase {
 	}
 }
 
-// driftVPCCondition is a condition for rows that say they are the patient's.
+// driftVPCCondition returns a condition for rows that are marked as the project's.
 func driftVPCCondition(condition string, values ...any) string {
 	return fmt.Sprintf(condition, values...) + ", external_ids:" + ownership.RowShardKey + "=" + driftVPC
 }
 
-// routerPortDrifts are what can be done to the two ends of a leg, and to the group of the one on the switch.
+// routerPortDrifts changes the router port and the switch port of a return port, and the port group of the latter.
 func (p *driftedProject) routerPortDrifts() (out []driftCase) {
 	port := func(what string, words ...string) {
 		out = append(out, returnPortDrift("router port: "+what, "Logical_Router_Port", returnRouterPort,
@@ -92,8 +92,8 @@ func (p *driftedProject) routerPortDrifts() (out []driftCase) {
 	return out
 }
 
-// checkReplacedPort: one port of a group instead of another looks the same in lines without UUIDs, so the row itself is
-// asked.
+// checkReplacedPort replaces one port of a group by another. This is invisible in lines without UUIDs, so the test
+// reads the row itself.
 func (p *driftedProject) checkReplacedPort(t *testing.T) {
 	t.Helper()
 	ports := func() string {
@@ -112,7 +112,7 @@ func (p *driftedProject) checkReplacedPort(t *testing.T) {
 	p.expectFIPsAnswer(t, "b")
 }
 
-// aclDrifts are what can be done to the rules that give connections their label.
+// aclDrifts changes the ACLs that label connections.
 func (p *driftedProject) aclDrifts() (out []driftCase) {
 	of := func(tier int) string {
 		return driftVPCCondition("tier=%d, external_ids:%s=%s", tier, ownership.RowParentKey, returnPortGroup)
@@ -144,7 +144,7 @@ func (p *driftedProject) aclDrifts() (out []driftCase) {
 			p.changeRows("acl", stranded, "label=0")))
 }
 
-// qosDrifts are what can be done to the rules that mark replies: those of both legs, which are on one switch.
+// qosDrifts changes the QoS rows that mark replies, of both return ports, which are on one switch.
 func (p *driftedProject) qosDrifts() (out []driftCase) {
 	const all = `"direction"`
 	set := "logical_switch " + driftSubnet + " qos_rules"
@@ -168,7 +168,7 @@ func (p *driftedProject) qosDrifts() (out []driftCase) {
 			p.removeRows(set, "qos", driftVPCCondition("direction=from-lport"))))
 }
 
-// routeDrifts are what can be done to the way from the network to the pods.
+// routeDrifts changes the routes from the network to the pods.
 func (p *driftedProject) routeDrifts() (out []driftCase) {
 	route := func(what string, hand func() error) {
 		out = append(out, returnPortDrift("route "+what, "Logical_Router_Static_Route", returnRouteTable, hand))
@@ -194,7 +194,7 @@ func (p *driftedProject) routeDrifts() (out []driftCase) {
 	return out
 }
 
-// replyPathDrifts are what can be done to the way of replies, of both legs.
+// replyPathDrifts changes the path of replies, of both return ports.
 func (p *driftedProject) replyPathDrifts() (out []driftCase) {
 	binding := func(what string, hand func() error) {
 		out = append(out, returnPortDrift("MAC bindings: "+what, "Static_MAC_Binding", hairpinRouterPort, hand))

@@ -1,5 +1,4 @@
-// Package address is projects, external addresses and floating IPs, shown by packets, and what is left of them after
-// crashes, drift and deletion.
+// Package address is the tests of projects, external addresses and floating IPs: packets, crashes, drift and deletion.
 package address
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// coreItems is what `make show-core` prints.
+// coreItems is the list that `make show-core` prints.
 var coreItems = show.New("the core",
 	"by packets: a project's way out, and floating IPs on the default, a secondary and a third network",
 	"deletion: projects with addresses, deleted in any order and by namespace, leave nothing",

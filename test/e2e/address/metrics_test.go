@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// A metric that nobody lists is as bad as a listed one that nobody serves.
+// TestMetricsAreTheListedOnes checks that the served metrics are exactly the listed ones.
 func TestMetricsAreTheListedOnes(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	counters := c.CreateCountedObjects(t)
@@ -27,7 +27,7 @@ func TestMetricsAreTheListedOnes(t *testing.T) {
 		}
 	}
 	for _, m := range wiring.Metrics {
-		// no agent with a certificate answers here
+		// there is no agent with a certificate here
 		if !served[m.Name] && m.Name != "sallyport_agent_certificate_expires_seconds" {
 			t.Errorf("%s is listed and not served", m.Name)
 		}
@@ -48,7 +48,8 @@ func TestMetricsAreTheListedOnes(t *testing.T) {
 	}
 }
 
-// What somebody takes away and is put back is a repair; what is written because somebody wants it is none.
+// TestRepairsAreCounted checks that restoring something that others removed counts as a repair, and that writing a
+// requested change does not.
 func TestRepairsAreCounted(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	c.CreateOrganization(t, "mend")
@@ -80,7 +81,7 @@ func TestRepairsAreCounted(t *testing.T) {
 	}
 }
 
-// waitForNAT waits until the router of mend-web has a floating IP for a pod.
+// waitForNAT waits until the router of mend-web has a NAT row for a pod.
 func waitForNAT(t *testing.T, c *harness.Cluster, to string) {
 	t.Helper()
 	harness.Eventually(t, "a translation to "+to, func() bool {

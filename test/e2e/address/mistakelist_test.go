@@ -4,7 +4,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// referenceMistakes name what is not there. It comes later.
+// referenceMistakes refer to objects that do not exist yet. The fix creates them.
 var referenceMistakes = []userMistake{
 	{
 		what: "an EIp that does not exist", object: "FIp mistakes-a/f", condition: "ResolvedRefs",
@@ -72,7 +72,7 @@ var referenceMistakes = []userMistake{
 	},
 }
 
-// addressMistakes ask for addresses that can't be had.
+// addressMistakes request addresses that are not available.
 var addressMistakes = []userMistake{
 	{
 		what: "an address that an EIp of the project has", object: "EIp mistakes-a/second", condition: "Accepted",
@@ -114,10 +114,10 @@ var addressMistakes = []userMistake{
 	},
 }
 
-// poolMistakes ask for more than there is.
+// poolMistakes request more than there is.
 var poolMistakes = []userMistake{
 	{
-		// Of the three addresses that can be given, one is the router port's.
+		// The router port has one of the three addresses that can be allocated.
 		what: "more addresses than the network has", object: "EIp mistakes-a/third", condition: "Programmed",
 		reason: "PoolExhausted",
 		setup: []harness.Action{
@@ -145,7 +145,7 @@ var poolMistakes = []userMistake{
 			"{cidrBlock: 10.63.0.0/24, egressNetworkType: cloud, eipQuota: 2}")},
 	},
 	{
-		// Of eight addresses one is kept.
+		// One of eight addresses is reserved.
 		what: "more secondary networks than the subnet has ways back", object: "FIp mistakes-small/second",
 		condition: "Programmed", reason: "NoWayBack",
 		setup: []harness.Action{
@@ -162,7 +162,7 @@ var poolMistakes = []userMistake{
 	},
 }
 
-// conflictMistakes want what somebody else uses.
+// conflictMistakes request what another object uses.
 var conflictMistakes = []userMistake{
 	{
 		what: "a target that another FIp leads to", object: "FIp mistakes-a/second", condition: "Accepted",
@@ -204,7 +204,7 @@ var conflictMistakes = []userMistake{
 	},
 }
 
-// projectMistakes are about whole projects.
+// projectMistakes concern whole projects.
 var projectMistakes = []userMistake{
 	{
 		what: "a project on a network that does not exist", object: "Project mistakes/nowhere",

@@ -17,16 +17,16 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// userMistake is something that somebody does wrong, what they are told, and what then makes it right.
+// userMistake is a mistake of a user, the expected message, and the fix.
 type userMistake struct {
 	what              string
 	setup, act        []harness.Action
-	object            string // whose condition and event
+	object            string // the object with the condition and event
 	condition, reason string
 	wantWords         []string // the cause and the next step, in the condition and in the event
-	mustNotSay        string   // what a tenant must not be told
+	mustNotSay        string   // must not be in the message
 	fix               []harness.Action
-	fixDeletes        bool // the cure ends the object instead of bringing it into force
+	fixDeletes        bool // the fix deletes the object instead of making it Programmed
 }
 
 // deleteAction deletes an object and waits until it is gone.
@@ -51,7 +51,7 @@ func deleteInUseAction(object string) harness.Action {
 	}
 }
 
-// checkMistakes makes every mistake, reads what it says, and cures it. The controller is the same all the time.
+// checkMistakes makes every mistake, checks the message, and fixes it, with the same controller all the time.
 func checkMistakes(t *testing.T, c *harness.Cluster) string {
 	c.CreateOrganization(t, "mistakes")
 	c.CreateProject(t, "mistakes", "a", "10.62.0.0/24", "cloud")
@@ -81,10 +81,10 @@ func checkMistake(t *testing.T, c *harness.Cluster, m userMistake) {
 		return
 	}
 	c.WaitForObject(t, kind, namespace, name, harness.IsUpToDate)
-	c.DeleteAndWait(t, kind, namespace, name) // before what it uses
+	c.DeleteAndWait(t, kind, namespace, name) // before the objects that it uses
 }
 
-// expectExplanation checks what the condition and the event of a mistake say.
+// expectExplanation checks the condition and the event of a mistake.
 func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	t.Helper()
 	kind, namespace, name := harness.ParseObjectName(m.object)
@@ -121,7 +121,7 @@ func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	}
 }
 
-// firstMissing is the first of some words that a text lacks.
+// firstMissing returns the first word that a text does not contain.
 func firstMissing(text string, words []string) string {
 	for _, w := range words {
 		if !strings.Contains(text, w) {
@@ -131,7 +131,7 @@ func firstMissing(text string, words []string) string {
 	return ""
 }
 
-// expectNoTransientEvents checks that nobody was bothered with the stages that every object goes through.
+// expectNoTransientEvents checks that there are no events for the intermediate states that every object passes.
 func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	list, err := c.Client.CoreV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{})
@@ -152,11 +152,11 @@ func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 		}
 	}
 	if normal == 0 {
-		t.Error("no object has an event that it is in force") // control: events do come
+		t.Error("no object has an event that it is in force") // control: events are written
 	}
 }
 
-// applyVM writes a virtual machine as KubeVirt reports it.
+// applyVM applies a virtual machine as KubeVirt reports it.
 func applyVM(name, interfaces string) harness.Action {
 	return harness.ApplyManifest(fmt.Sprintf(
 		"{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: %s, namespace: mistakes-a}, status: {interfaces: [%s]}}",

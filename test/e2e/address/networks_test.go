@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// checkThreeNetworks: in one project, at the same time, three pods have floating IPs on three networks.
+// checkThreeNetworks shows three pods of one project with floating IPs on three networks at the same time.
 func (s *projectPair) checkThreeNetworks(t *testing.T) string {
 	addresses := map[string]string{}
 	for i, kind := range harness.NetworkTypes {
@@ -28,13 +28,13 @@ func (s *projectPair) checkThreeNetworks(t *testing.T) string {
 		ways += s.ExpectAnswers(t, "on-"+kind+"."+s.cloud, x.ClientAddress, x.Client, own)
 	}
 	external := s.ReadField(t, "Project", "packets", "cloud", "status", "externalIP")
-	// the others' way out is as before
+	// the default egress of other pods is unaffected
 	ways += s.ExpectAnswers(t, "plain-node1."+s.cloud, harness.InternetAddress, "internet", external)
 	s.ExpectNoDrops(t)
 	return fmt.Sprintf("%d ways in one project, from the client of each network and from the internet host; the pod saw the client's own address; no drops", ways)
 }
 
-// expectOnNetwork checks that an address is one of a network.
+// expectOnNetwork checks that an address belongs to a network.
 func (s *projectPair) expectOnNetwork(t *testing.T, kind, address string) {
 	t.Helper()
 	a, err := netip.ParseAddr(address)
@@ -48,8 +48,8 @@ func (s *projectPair) expectOnNetwork(t *testing.T, kind, address string) {
 	}
 }
 
-// egressAddress is the address with which a pod's own traffic leaves that has a floating IP on a network: that address
-// on the project's default network, and on any other the project's own.
+// egressAddress returns the source address of connections that a pod with a floating IP initiates: the floating IP if
+// it is on the project's default network, and the project's own address otherwise.
 func (s *projectPair) egressAddress(t *testing.T, namespace, kind, floating string) string {
 	t.Helper()
 	name := namespace[len("packets-"):]
@@ -59,7 +59,8 @@ func (s *projectPair) egressAddress(t *testing.T, namespace, kind, floating stri
 	return s.ReadField(t, "Project", "packets", name, "status", "externalIP")
 }
 
-// checkNeighbours: hosts on the external prefix itself, and floating IPs of another project there, both ways.
+// checkNeighbours shows access to hosts on the external prefix itself, and to floating IPs of another project there, in
+// both directions.
 func (s *projectPair) checkNeighbours(t *testing.T) string {
 	mine, theirs := map[string]string{}, map[string]string{}
 	for i, kind := range harness.NetworkTypes {
@@ -84,7 +85,7 @@ func (s *projectPair) checkNeighbours(t *testing.T) string {
 		projects += s.ExpectAnswers(t, pod+"."+s.public, mine[kind], pod,
 			s.egressAddress(t, s.public, kind, theirs[kind]))
 	}
-	// Pods without a floating IP reach who is on their default network.
+	// Pods without a floating IP reach hosts on their default network.
 	for namespace, kind := range map[string]string{s.cloud: "cloud", s.public: "public"} {
 		other := map[string]string{s.cloud: theirs[kind], s.public: mine[kind]}[namespace]
 		x, external := s.Network(t, kind), s.ReadField(t, "Project", "packets", kind, "status", "externalIP")
@@ -95,8 +96,8 @@ func (s *projectPair) checkNeighbours(t *testing.T) string {
 	return fmt.Sprintf("%d ways to and from hosts on the three prefixes, %d between two projects' addresses there; no drops", hosts, projects)
 }
 
-// checkAnswersOnlyWithFIP: an address that is only reserved does not answer, nor does one whose FIp is gone; beside it
-// one that does.
+// checkAnswersOnlyWithFIP shows that an address that is only reserved does not answer, nor does one whose FIp was
+// deleted; the control is one that does.
 func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 	inside := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "bare", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "control", Node: "node2"})
@@ -111,7 +112,7 @@ func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 			s.ExpectSilence(t, from, "http://"+inside)
 			s.ExpectAnswer(t, from, "http://"+beside, "control", "")
 		}
-		s.ExpectAnswer(t, "control."+s.cloud, "http://"+inside, "bare", "") // control: inside, the pod is there
+		s.ExpectAnswer(t, "control."+s.cloud, "http://"+inside, "bare", "") // control: the pod answers inside
 		s.CreateFIP(t, s.cloud, "bare", "{podTarget: {podName: bare}, eip: bare-"+kind+"}")
 		for _, from := range []string{x.Client, x.Neighbour, "internet"} {
 			s.ExpectAnswer(t, from, "http://"+address, "bare", "")
@@ -126,7 +127,7 @@ func (s *projectPair) checkAnswersOnlyWithFIP(t *testing.T) string {
 	return fmt.Sprintf("silent before and after from %d places, answering in between", checked)
 }
 
-// reserveEIP makes an EIp for a control and returns its name.
+// reserveEIP creates an EIp for a control and returns its name.
 func (s *projectPair) reserveEIP(t *testing.T, kind string) string {
 	t.Helper()
 	s.CreateEIP(t, s.cloud, "control-"+kind, "{externalNetworkType: "+kind+"}")

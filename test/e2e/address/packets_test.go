@@ -7,14 +7,14 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// By packets, and by nothing but Projects, EIps, FIps and pods.
+// TestCore1ByPackets tests with packets, using only Projects, EIps, FIps and pods.
 func TestCore1ByPackets(t *testing.T) {
 	item := coreItems.Item(t, 1)
 	c := harness.SharedSallyport(t)
 	c.CreateOrganization(t, "packets")
 	s := &projectPair{
 		Cluster: c,
-		// The same addresses inside: projects do not see each other there.
+		// The same internal addresses: projects are isolated from each other.
 		cloud:  c.CreateProject(t, "packets", "cloud", "10.31.0.0/24", "cloud"),
 		public: c.CreateProject(t, "packets", "public", "10.31.0.0/24", "public"),
 	}
@@ -51,8 +51,8 @@ type projectPair struct {
 	cloud, public string // namespaces
 }
 
-// checkDefaultEgress: what pods without a floating IP send leaves with the address of the project's default gateway, by
-// its network.
+// checkDefaultEgress shows that packets of pods without a floating IP leave through the project's default network with
+// the address of its default egress.
 func (s *projectPair) checkDefaultEgress(t *testing.T) string {
 	ways := 0
 	s.SyncFlows(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// checkRebuild: a Vpc or a Subnet that somebody deletes can't be kept. Without pods it is made again at once, with the
-// same addresses; with pods it works on, says what it waits for, and is made again when they have ended.
+// checkRebuild shows what happens when a Vpc or a Subnet is deleted, which cannot be prevented. Without pods it is
+// recreated at once, with the same addresses. With pods it keeps working, reports what blocks the deletion, and is
+// recreated when the pods have ended.
 func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any)) {
 	p := &driftedProject{Cluster: c, api: c.NewDirectClient(t, nil)}
 	ns := c.CreateProject(t, "drift", "built", "10.68.0.0/24", "cloud")
@@ -57,8 +58,7 @@ func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any))
 	c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "again", "")
 }
 
-// waitReplaced does something, and waits until there is another object of the name; in between the Project says what it
-// waits for.
+// waitReplaced makes a change and waits until an object is replaced; in between the Project reports what it waits for.
 func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func() error) {
 	t.Helper()
 	before, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, "", name))
@@ -73,7 +73,7 @@ func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func
 	})
 }
 
-// waitBuilt waits until the project and its floating IPs are in force.
+// waitBuilt waits until the project and its floating IPs are Programmed.
 func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 	t.Helper()
 	c.WaitProgrammed(t, "Project", "drift", "built")
@@ -83,7 +83,7 @@ func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 	c.WaitForObject(t, "EIp", namespace, "default-gw", manifest.True("Programmed"))
 }
 
-// externalAddresses are the external addresses of the project and its floating IPs.
+// externalAddresses returns the external addresses of the project and its floating IPs.
 func externalAddresses(t *testing.T, c *harness.Cluster, namespace string) string {
 	t.Helper()
 	return strings.Join([]string{

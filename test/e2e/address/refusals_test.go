@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// What can't work is refused when it is written, with the next step in the message; beside each the nearest that is
-// taken.
+// TestAPIRefusesWhatCannotWork checks that invalid specs are refused with the next step in the message, and that a
+// similar valid spec is accepted.
 func TestAPIRefusesWhatCannotWork(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.InstallCRDs(t)
@@ -27,7 +27,7 @@ func TestAPIRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-// What is fixed once it is made is refused when it is changed.
+// TestAPIRefusesChanges checks that changes of immutable fields are refused.
 func TestAPIRefusesChanges(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.InstallCRDs(t)
@@ -44,7 +44,7 @@ func TestAPIRefusesChanges(t *testing.T) {
 	}
 }
 
-// Names become parts of longer names.
+// TestAPIRefusesNames checks the length limits of names that become parts of longer names.
 func TestAPIRefusesNames(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.InstallCRDs(t)
@@ -215,7 +215,7 @@ var networkCases = []validationCase{
 	{"ExternalNetwork", "{type: cloud, subnets: [a, b]}", "{type: cloud, subnets: [a, a]}", "uplicate"},
 }
 
-// updateCases are from good to bad. Without a refusal they are taken.
+// updateCases are changes from the valid to the invalid spec. Cases without a refusal are accepted.
 var updateCases = []validationCase{
 	{"Project", cloudProject, "{cidrBlock: 10.1.0.0/24, egressNetworkType: cloud}", "cidrBlock can't be changed"},
 	{

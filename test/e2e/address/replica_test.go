@@ -23,22 +23,21 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateMirror is the northbound database and the objects that the product writes to, as the servers tell of each
-// change: lines without what a row or an object that was made again can't have (UUIDs, times, MAC addresses that
-// Kube-OVN rolls).
+// stateMirror is a live copy of the northbound database and of the objects that the product writes: lines without
+// values that differ in a recreated row or object (UUIDs, times, MAC addresses that Kube-OVN generates).
 type stateMirror struct {
 	mu          sync.Mutex
 	lines       map[string]string // by table and UUID, or kind and name
 	activeWatch *lineWatch
 }
 
-// lineWatch watches some lines: whether they become other ones, and when they are again what they were.
+// lineWatch watches some lines: whether they change, and when they are restored.
 type lineWatch struct {
-	words       []string // words that they have
+	words       []string // words that select the lines
 	want        stateDump
-	differsNow  bool      // now
-	everChanged bool      // ever: without that, nothing was shown
-	restoredAt  time.Time // when they became what they were
+	differsNow  bool      // whether they differ now
+	everChanged bool      // whether they have ever differed
+	restoredAt  time.Time // time of the restoration
 	updates     chan struct{}
 }
 
@@ -51,7 +50,7 @@ func newStateMirror(t *testing.T, c *harness.Cluster) *stateMirror {
 	return r
 }
 
-// linesWith is the lines that have all the words.
+// linesWith returns the lines that contain all given words.
 func (r *stateMirror) linesWith(about ...string) stateDump {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +67,7 @@ func (r *stateMirror) matchingLines(words []string) stateDump {
 	return out
 }
 
-// updateLine takes a change in; an empty line is none.
+// updateLine processes a change; an empty line means that the row or object is gone.
 func (r *stateMirror) updateLine(key, line string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +91,7 @@ func (r *stateMirror) updateLine(key, line string) {
 	}
 }
 
-// watchLines begins a vigil over the lines that have all the words.
+// watchLines starts to watch the lines that contain all given words.
 func (r *stateMirror) watchLines(about ...string) *lineWatch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,12 +99,11 @@ func (r *stateMirror) watchLines(about ...string) *lineWatch {
 	return r.activeWatch
 }
 
-// errNoChangeSeen is that nobody has seen a change: none was made, or the server had nothing to tell, because it was
-// undone before the server told the next time.
+// errNoChangeSeen means that no change was seen: none was made, or it was undone before the server's next update.
 var errNoChangeSeen = errors.New("nothing was ever changed")
 
-// waitLinesRestored waits until the lines have been other ones and are what they were, and stay so for a while. It
-// returns when they became so.
+// waitLinesRestored waits until the lines have changed, are restored, and remain so for a while. It returns the time of
+// the restoration.
 func (r *stateMirror) waitLinesRestored(v *lineWatch, limit time.Duration) (time.Time, error) {
 	const still = 300 * time.Millisecond
 	deadline := time.NewTimer(limit)
@@ -132,12 +130,12 @@ func (r *stateMirror) waitLinesRestored(v *lineWatch, limit time.Duration) (time
 
 var (
 	macPattern = regexp.MustCompile(`[0-9a-f]{2}(:[0-9a-f]{2}){5}`)
-	// A port on a secondary network gets any address; nobody outside sees it. Kube-OVN puts its finalizer only on
-	// OvnEips that it chose the address of.
+	// A port on a secondary network gets any address, which is not visible outside. Kube-OVN adds its finalizer only to
+	// OvnEips whose address it chose.
 	secondaryPort = regexp.MustCompile(`-ext-(public|third)\b`)
 	// not the gateway, which is the first, nor the prefix
 	portAddress = regexp.MustCompile(`\b(91\.224\.11|198\.19\.7)\.\d\d+\b`)
-	// A leg gets the next address of the subnet's reserve that is free when its network comes.
+	// A return port gets the next free reserved address of the subnet when its network is added.
 	returnPortAddress = regexp.MustCompile(`\b10\.66\.0\.2(4[7-9]|5[0-4])\b`)
 	regeneratedFields = append([]string{
 		"uid", "creationTimestamp", "deletionTimestamp", "observedGeneration", "v4usingIPrange", "v4availableIPrange",
@@ -154,7 +152,7 @@ var (
 	}
 )
 
-// watchRowHistory reads what ovsdb-client says.
+// watchRows reads the output of ovsdb-client.
 func (r *stateMirror) watchRows(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	cmd, err := c.Command("", "lab", c.Parts.Program("ovsdb-client"), "-f", "json", "monitor",
@@ -196,7 +194,7 @@ func (r *stateMirror) readRowEvents(from io.Reader) {
 		}
 		var key string
 		for _, row := range table.Data {
-			if row[0] != "" { // of a row that has become another, only the old one says which
+			if row[0] != "" { // only the old version of a changed row has the id
 				key = fmt.Sprint(table.Caption, " ", row[0])
 			}
 			switch row[1] {
@@ -212,7 +210,7 @@ func (r *stateMirror) readRowEvents(from io.Reader) {
 func formatRow(headings []string, row []any) string {
 	kept := map[string]any{}
 	for i, column := range headings {
-		// the first two are which row, and what happened to it
+		// the first two columns are the row and the action
 		if i > 1 && !slices.Contains(regeneratedColumns, column) {
 			kept[column] = row[i]
 		}
@@ -221,20 +219,20 @@ func formatRow(headings []string, row []any) string {
 	return maskRegenerated(uuidPattern.ReplaceAllString(string(raw), "…"))
 }
 
-// maskRegenerated is text without what is rolled anew.
+// maskRegenerated masks generated values in a text.
 func maskRegenerated(text string) string {
 	if secondaryPort.MatchString(text) {
 		text = portAddress.ReplaceAllString(text, "…")
 	}
 	return macPattern.ReplaceAllStringFunc(returnPortAddress.ReplaceAllString(text, "<leg>"), func(mac string) string {
 		if strings.HasPrefix(mac, ownership.MACPrefix) {
-			return mac // ours are always the same
+			return mac // ours are derived and never change
 		}
 		return "…"
 	})
 }
 
-// watchObjects watches every kind that the product writes to.
+// watchObjects watches every kind that the product writes.
 func (r *stateMirror) watchObjects(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(harness.LoadConfig(t, c.Kubeconfig()))
@@ -262,8 +260,8 @@ func (r *stateMirror) watchObjects(t *testing.T, c *harness.Cluster) {
 	factory.WaitForCacheSync(stop)
 }
 
-// sortLists is a value with its lists in one order and without empty texts: what is put back into a list comes last,
-// and Kube-OVN adds the fields that it knows.
+// sortLists returns a value with sorted lists and without empty strings: restored entries are appended to a list, and
+// Kube-OVN adds the fields that it knows.
 func sortLists(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -281,10 +279,10 @@ func sortLists(v any) any {
 	return v
 }
 
-// recordObject takes an object in. One that is being deleted is not what it was.
+// recordObject processes an object. An object that is being deleted counts as changed.
 func (r *stateMirror) recordObject(o *unstructured.Unstructured, gone bool) {
 	if o.GetLabels()["ovn.kubernetes.io/vpc_external"] == "true" {
-		return // within a minute Kube-OVN makes a Vpc of each router that somebody else has made
+		return // Kube-OVN adopts every router of others as a Vpc within a minute
 	}
 	key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 	if gone {

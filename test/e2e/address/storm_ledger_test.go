@@ -23,22 +23,21 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// allocationLog is who has which external address since when, from the first moment to the last. It is written from
-// three streams, each in the order in which things happened: EIps and OvnEips of the API server, NAT rows of the
-// northbound database.
+// allocationLog records the holder of each external address over the whole test. It is filled from three ordered
+// streams: EIps and OvnEips of the API server, NAT rows of the northbound database.
 type allocationLog struct {
 	mu                sync.Mutex
 	holders           map[streamAddress]map[string]time.Time // holder → since when
 	current           map[string]string                      // stream and holder → address
-	grants            int                                    // how often an address was given to somebody
+	grants            int                                    // number of allocations
 	doubleAllocations []string
-	streamRestarts    int // how often a stream had to begin anew
+	streamRestarts    int // number of streams that were restarted
 
 	events    int
 	nextEvent chan struct{} // closed at the next event
 }
 
-// streamAddress is an address as one stream tells of it.
+// streamAddress is an address as one stream reports it.
 type streamAddress struct{ stream, address string }
 
 func newAllocationLog() *allocationLog {
@@ -49,7 +48,7 @@ func newAllocationLog() *allocationLog {
 	}
 }
 
-// recordHolder says that a holder has an address now; with an empty one, that it has none any more.
+// recordHolder records that a holder has an address now or, if empty, that it has none any more.
 func (l *allocationLog) recordHolder(stream, holder, address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +75,6 @@ func (l *allocationLog) recordHolder(stream, holder, address string) {
 	l.grants++
 }
 
-// countEvent counts an event.
 func (l *allocationLog) countEvent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +83,7 @@ func (l *allocationLog) countEvent() {
 	l.nextEvent = make(chan struct{})
 }
 
-// dropStream ends a stream: what it told may not hold any more.
+// dropStream ends a stream: its information may be outdated.
 func (l *allocationLog) dropStream(stream string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +100,7 @@ func (l *allocationLog) dropStream(stream string) {
 	}
 }
 
-// waitEvents returns when so many more events were heard, or when the context is done.
+// waitEvents returns after the given number of further events, or when the context is done.
 func (l *allocationLog) waitEvents(ctx context.Context, events int) {
 	for ; events > 0 && ctx.Err() == nil; events-- {
 		l.mu.Lock()
@@ -115,7 +113,6 @@ func (l *allocationLog) waitEvents(ctx context.Context, events int) {
 	}
 }
 
-// eventCount is how many events were heard.
 func (l *allocationLog) eventCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,14 +125,14 @@ func (l *allocationLog) foundDoubles() []string {
 	return slices.Clone(l.doubleAllocations)
 }
 
-// The streams.
+// Names of the streams.
 const (
 	eipStream    = "EIp"
 	ovnEipStream = "OvnEip"
 	natStream    = "NAT"
 )
 
-// watchAllocations opens the books. They are kept until the test ends.
+// watchAllocations starts the log, which runs until the test ends.
 func watchAllocations(t *testing.T, c *harness.Cluster) *allocationLog {
 	t.Helper()
 	l := newAllocationLog()
@@ -168,8 +165,8 @@ func watchAllocations(t *testing.T, c *harness.Cluster) *allocationLog {
 	return l
 }
 
-// objectStream is the addresses that objects of a kind show in their status. An object that is being deleted shows
-// none: its address may be given to somebody else while it waits for its last finalizer.
+// objectStream is the addresses in the statuses of objects of a kind. An object that is being deleted shows none: its
+// address may be allocated again while it waits for its last finalizer.
 type objectStream struct {
 	log           *allocationLog
 	stream, field string
@@ -177,7 +174,7 @@ type objectStream struct {
 	ready         chan<- struct{}
 }
 
-// watchUntilDone watches until the context is done. It goes on where a connection ended, so that nothing is missed.
+// watchUntilDone watches until the context is done. It resumes where a connection ended, so that no event is missed.
 func (s *objectStream) watchUntilDone(ctx context.Context) {
 	version := ""
 	for ctx.Err() == nil {
@@ -192,10 +189,10 @@ func (s *objectStream) watchUntilDone(ctx context.Context) {
 			version, err = s.watchFrom(ctx, version)
 		}
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			version = "" // the API server has forgotten what came in between
+			version = "" // the API server no longer has the events in between
 		}
 		if err != nil {
-			select { // it is down
+			select { // the API server is down
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 			}
@@ -243,7 +240,7 @@ func (s *objectStream) recordObject(o *unstructured.Unstructured, gone bool) {
 	s.log.countEvent()
 }
 
-// watchNAT follows the floating IPs in the northbound database, at whichever server runs.
+// watchNAT follows the floating IPs in the northbound database, on any running server.
 func watchNAT(ctx context.Context, c *harness.Cluster, l *allocationLog, begun chan<- struct{}) {
 	for i := 0; ctx.Err() == nil; i++ {
 		socket := c.Inside(c.DatabaseFile(fmt.Sprintf("ovn-nb%d", 1+i%c.Blueprint.Raft), "sock"))
@@ -262,15 +259,15 @@ func watchNAT(ctx context.Context, c *harness.Cluster, l *allocationLog, begun c
 			readNATChanges(out, l)
 			_ = cmd.Wait()
 		}
-		select { // it was killed
+		select { // the server was killed
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// readNATChanges reads transactions, one a line: rows with what was done to them. A row that changed takes two lines of
-// a table, and only the first has its id.
+// readNATChanges reads transactions, one per line: rows with the action. A changed row takes two lines of a table, and
+// only the first has its id.
 func readNATChanges(out io.Reader, l *allocationLog) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<24)

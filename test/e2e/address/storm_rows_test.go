@@ -8,15 +8,15 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// rowOwner is something that has rows in sets.
+// rowOwner is a table whose rows have sets of other rows.
 type rowOwner struct {
 	table, namePrefix string
 	ownColumn         string   // of its own
 	rowColumns        []string // of rows, by column
 }
 
-// rowOwners have all rows of the projects in their sets. Of port groups the name begins so for everybody's legs: what
-// is left of a project that is gone counts, too.
+// rowOwners have all rows of the projects in their sets. The name prefix of port groups matches the return ports of all
+// projects, so that leftovers of deleted projects count, too.
 var rowOwners = []rowOwner{
 	{"logical_router", churnOrganization + "-", "load_balancer", []string{"ports", "nat", "policies", "static_routes"}},
 	{"logical_switch", churnOrganization + "-", "acls", []string{"ports", "qos_rules"}},
@@ -24,7 +24,8 @@ var rowOwners = []rowOwner{
 	{"address_set", "sallyport.", "addresses", nil},
 }
 
-// comparedColumns are what a row states, without who wrote it: Kube-OVN and we write the same.
+// comparedColumns are the columns that are compared, without those about the writer: Kube-OVN and we write the same
+// rows.
 var comparedColumns = map[string]string{
 	"logical_router_port":         "name,networks,peer,options,gateway_chassis",
 	"nat":                         "type,external_ip,logical_ip,options,gateway_port",
@@ -34,7 +35,7 @@ var comparedColumns = map[string]string{
 	"acl": "tier,priority,direction,match,action,label",
 }
 
-// readProjectRows are the rows of the projects, by who has them.
+// readProjectRows returns the rows of the projects by owner.
 func readProjectRows(t *testing.T, c *harness.Cluster) (out stateLines) {
 	t.Helper()
 	rows := map[string]map[string]any{}
@@ -53,7 +54,7 @@ func readProjectRows(t *testing.T, c *harness.Cluster) (out stateLines) {
 			strings.Join(append([]string{"name", o.ownColumn}, o.rowColumns...), ",")) {
 			name := row["name"].(string)
 			if !strings.HasPrefix(name, o.namePrefix) || strings.Contains(fmt.Sprint(row["external_ids"]), "kube-ovn") {
-				continue // Kube-OVN's groups are NetworkPolicies; the chart has one
+				continue // Kube-OVN's groups belong to NetworkPolicies; the chart has one
 			}
 			out = append(out, o.formatRows(name, row, rows)...)
 		}
@@ -64,13 +65,13 @@ func readProjectRows(t *testing.T, c *harness.Cluster) (out stateLines) {
 	return out
 }
 
-// formatRows are an owner and the rows that it has.
+// formatRows formats an owner and its rows.
 func (o rowOwner) formatRows(name string, row map[string]any, rows map[string]map[string]any) (out stateLines) {
 	out = append(out, fmt.Sprintf("%s %s %s=%s", o.table, name, o.ownColumn, normalizeValue(row[o.ownColumn])))
 	for _, set := range o.rowColumns {
 		for _, id := range setValues(row[set]) {
 			if rows[id.(string)]["policy"] == "src-ip" {
-				// Kube-OVN's own, which nothing of ours needs; it does not write it again when a fault has cut it off
+				// Kube-OVN's own row, which we do not need; it is not rewritten after an interruption
 				continue
 			}
 			out = append(out, fmt.Sprintf("%s %s %s %s", o.table, name, set, normalizeValue(rows[id.(string)])))
@@ -79,8 +80,7 @@ func (o rowOwner) formatRows(name string, row map[string]any, rows map[string]ma
 	return out
 }
 
-// nameReturnPorts gives the address of a leg, which is the next that is free when its network comes, the name of the
-// leg.
+// nameReturnPorts replaces the address of a return port, which depends on the order of events, by the name of the port.
 func nameReturnPorts(t *testing.T, c *harness.Cluster, names map[string]string) {
 	t.Helper()
 	for _, port := range c.ReadNBTable(t, "logical_router_port", "name,networks") {

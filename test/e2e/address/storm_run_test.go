@@ -19,7 +19,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// churnRun is the scripts of all tenants, and the cluster on which they can be played again and again.
+// churnRun is the scripts of all tenants, and the cluster on which they run repeatedly.
 type churnRun struct {
 	*harness.Cluster
 	api           dynamic.Interface
@@ -27,7 +27,7 @@ type churnRun struct {
 	tenants       []*tenantScript
 	allocations   *allocationLog
 	controller    *harness.Controller
-	settleTimeout time.Duration // to settle
+	settleTimeout time.Duration
 }
 
 func newChurnRun(t *testing.T, c *harness.Cluster, ctl *harness.Controller, tenants, changes int) *churnRun {
@@ -60,8 +60,8 @@ func (s *churnRun) countSteps() (steps int) {
 	return steps
 }
 
-// runScripts plays the storm once and returns what is left. What disturbs it, if anything, lets the steps through as it
-// likes.
+// runScripts runs all scripts once and returns the final state. The optional disturb function controls how many steps
+// may pass.
 func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func(steps int))) (left stateLines,
 	took time.Duration,
 ) {
@@ -72,7 +72,7 @@ func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func
 		for range steps {
 			select {
 			case gate <- struct{}{}:
-			default: // all may go already
+			default: // all steps may already pass
 			}
 		}
 	}
@@ -96,8 +96,7 @@ func (s *churnRun) runScripts(t *testing.T, disturb func(t *testing.T, pass func
 	return collectState(t, s.Cluster), time.Since(begin)
 }
 
-// describeStuckDeletions is the objects that are deleted and not gone, with what Kube-OVN last said of each, for a
-// person to read.
+// describeStuckDeletions formats the objects whose deletion is pending, with Kube-OVN's last log line about each.
 func (s *churnRun) describeStuckDeletions(t *testing.T) string {
 	t.Helper()
 	said, err := os.ReadFile(s.Log("kube-ovn-controller"))
@@ -122,7 +121,7 @@ func (s *churnRun) describeStuckDeletions(t *testing.T) string {
 	return strings.Join(out, "\n")
 }
 
-// runTenant plays the part of one tenant.
+// runTenant runs the script of one tenant.
 func (s *churnRun) runTenant(ctx context.Context, n *tenantScript, gate <-chan struct{}) error {
 	for _, step := range n.steps {
 		select {
@@ -142,8 +141,8 @@ func (s *churnRun) runTenant(ctx context.Context, n *tenantScript, gate <-chan s
 	return nil
 }
 
-// applyStepWithRetry makes one change, as stubbornly as a person would: it waits for what is in the way, and tries
-// again when the API server is not there.
+// applyStepWithRetry makes one change as persistently as a user would: it waits for conflicts to disappear, and retries
+// while the API server is down.
 func (s *churnRun) applyStepWithRetry(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -182,8 +181,8 @@ func (s *churnRun) applyStep(ctx context.Context, step step) error {
 	return s.Objects.ApplyObject(ctx, step.object)
 }
 
-// waitConverged waits until everything is in force that should be there in the end, everything else is gone, and nobody
-// writes any more.
+// waitConverged waits until all objects of the final state are Programmed, all others are gone, and nothing is written
+// any more.
 func (s *churnRun) waitConverged(t *testing.T) {
 	t.Helper()
 	limit := time.Now().Add(s.settleTimeout)
@@ -206,7 +205,7 @@ func (s *churnRun) waitConverged(t *testing.T) {
 	s.waitNoWrites(harness.Within(t, 30*time.Second), t)
 }
 
-// waitNoWrites waits until nobody writes for longer than the controller ever waits before it looks again.
+// waitNoWrites waits until there was no write for longer than the controller's longest delay.
 func (s *churnRun) waitNoWrites(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const while = 2500 * time.Millisecond
@@ -225,8 +224,7 @@ func (s *churnRun) waitNoWrites(ctx context.Context, t *testing.T) {
 	}
 }
 
-// waitForState waits until an object is in force, or gone. When the time is up, one last look tells what else is not as
-// it should be.
+// waitForState waits until an object is Programmed or gone. At the timeout it reports everything else that is wrong.
 func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, there bool) {
 	t.Helper()
 	ctx := harness.Within(t, max(time.Until(limit), 5*time.Second))
@@ -245,7 +243,7 @@ func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, t
 	}
 }
 
-// deleteProjects deletes all projects and waits until nothing is left of them.
+// deleteProjects deletes all projects and waits until nothing of them remains.
 func (s *churnRun) deleteProjects(t *testing.T) {
 	t.Helper()
 	for _, n := range s.tenants {

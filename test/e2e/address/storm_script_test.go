@@ -13,10 +13,10 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// churnOrganization is where the Projects of a storm are. There is nothing else in it.
+// churnOrganization is the organization of the Projects of a storm. It contains nothing else.
 const churnOrganization = "storm"
 
-// step is one change that somebody makes.
+// step is one change by a user.
 type step struct {
 	object   *unstructured.Unstructured
 	isDelete bool
@@ -27,26 +27,26 @@ func (s step) objectRef() manifest.Ref {
 	return manifest.Ref{GVK: s.object.GroupVersionKind(), Namespace: s.object.GetNamespace(), Name: s.object.GetName()}
 }
 
-// tenantScript is one project of a storm, with what its people have as the script goes on. Each does one thing after
-// the other; all tenants act side by side.
+// tenantScript is one project of a storm and the objects that exist as the script proceeds. The steps of a tenant run
+// in order; all tenants run in parallel.
 type tenantScript struct {
 	rng    *rand.Rand
 	number int
 	steps  []step
 
 	eips        map[string]bool
-	deletedEIPs map[string]bool // EIps that were deleted: they may be there still, while a FIp names them
+	deletedEIPs map[string]bool // deleted EIps, which may still exist while a FIp refers to them
 	fips        map[string]fipSpec
 
-	remainsAtEnd  bool // at the end
+	remainsAtEnd  bool
 	expectedAtEnd map[string]bool
 }
 
-// fipSpec is what a FIp asks for: an EIp by name or, without one, one of its own; an address or a virtual machine.
+// fipSpec is the spec of a FIp: an EIp by name or, without one, its own; an address or a virtual machine.
 type fipSpec struct{ eip, address, vm string }
 
-// generateScript is what a tenant does: so many changes at random, and then what makes the end known. The same seed and
-// number give the same script.
+// generateScript returns the script of a tenant: a number of random changes, followed by steps to a known final state.
+// The same seed and number give the same script.
 func generateScript(seed uint64, number, changes int) *tenantScript {
 	n := &tenantScript{
 		rng:           rand.New(rand.NewPCG(seed, uint64(number))),
@@ -57,7 +57,7 @@ func generateScript(seed uint64, number, changes int) *tenantScript {
 	n.addProject()
 	again := -1
 	if number%4 == 1 {
-		again = n.rng.IntN(changes) // the whole project goes and comes again
+		again = n.rng.IntN(changes) // the whole project is deleted and recreated
 	}
 	for i := range changes {
 		if i == again {
@@ -74,12 +74,12 @@ func (n *tenantScript) projectName() string { return fmt.Sprintf("p%d", n.number
 
 func (n *tenantScript) namespace() string { return churnOrganization + "-" + n.projectName() }
 
-// podAddress is an address in the project.
+// podAddress returns an address in the project.
 func (n *tenantScript) podAddress(host int) string {
 	return fmt.Sprintf("10.%d.0.%d", 50+n.number, host)
 }
 
-// usesTinyNetwork says whether the tenant uses the network that has hardly more addresses than are asked for.
+// usesTinyNetwork reports whether the tenant uses the network that has hardly more addresses than are requested.
 func (n *tenantScript) usesTinyNetwork() bool { return n.number%4 == 0 }
 
 func (n *tenantScript) addProject() {
@@ -91,7 +91,7 @@ func (n *tenantScript) addProject() {
 	n.addVMMove("v1", 30)
 }
 
-// addApply and remove write a step.
+// addApply adds a step that applies an object.
 func (n *tenantScript) addApply(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	r := harness.ObjectRef(kind, n.namespace(), name)
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
@@ -110,7 +110,7 @@ func (n *tenantScript) addDelete(kind, name string) {
 	n.steps[len(n.steps)-1].isDelete = true
 }
 
-// addVMMove gives a virtual machine an address.
+// addVMMove adds a step that changes the address of a virtual machine.
 func (n *tenantScript) addVMMove(machine string, host int) {
 	o := n.addApply("VirtualMachineInstance", machine, map[string]any{})
 	o.Object["status"] = map[string]any{"interfaces": []any{map[string]any{
@@ -120,8 +120,8 @@ func (n *tenantScript) addVMMove(machine string, host int) {
 	}}}
 }
 
-// eipNames: by type, by default, by name of the network, on a small network, an address of one's own, one that a second
-// tenant wants too, and one that the tenant wants twice.
+// eipNames are EIps by type, by default, by name of the network, on a small network, with a requested address, with one
+// that a second tenant requests too, and with one that the tenant requests twice.
 var eipNames = []string{"any-public", "any", "by-name", "tiny", "own", "contended", "twice"}
 
 func (n *tenantScript) addEIP(name string) {
@@ -149,7 +149,7 @@ func (n *tenantScript) smallNetworkType() string {
 	return "cloud"
 }
 
-// isReferencedByFIP says whether a FIp names an EIp.
+// isReferencedByFIP reports whether a FIp refers to an EIp.
 func (n *tenantScript) isReferencedByFIP(eip string) bool {
 	for _, f := range n.fips {
 		if f.eip == eip {
@@ -182,7 +182,7 @@ func (n *tenantScript) addFIP(name string, f fipSpec) {
 	n.fips[name] = f
 }
 
-// addRandomChange is one change at random. FIps may come to want what another has, and name EIps that are not there.
+// addRandomChange adds one random change. FIps may request what another has, and refer to EIps that do not exist.
 func (n *tenantScript) addRandomChange() {
 	eip, name := pickRandom(n.rng, eipNames), pickRandom(n.rng, fipNames)
 	f, there := n.fips[name]
@@ -211,7 +211,7 @@ func (n *tenantScript) addRandomChange() {
 
 func pickRandom[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// addFinalState makes what is left known: nobody wants what another has.
+// addFinalState adds steps to a known final state without conflicts.
 func (n *tenantScript) addFinalState() {
 	if !n.remainsAtEnd {
 		n.addDelete("Project", n.projectName())

@@ -18,11 +18,11 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stateLines are all that a storm has left, as lines that do not depend on the order in which things happened: an
-// address that Kube-OVN chose, or we for a leg, is written as the name of who has it.
+// stateLines is the final state of a storm as lines that do not depend on the order of events: an address chosen by
+// Kube-OVN, or by us for a return port, is replaced by the name of its holder.
 type stateLines []string
 
-// diff is what one world has and the other has not.
+// diff formats the differences between two states.
 func (w stateLines) diff(o stateLines) string {
 	var out []string
 	count := map[string]int{}
@@ -59,7 +59,7 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 	out = append(out, readProjectRows(t, c)...)
 	for i := range out {
 		if strings.HasPrefix(out[i], "Subnet ") {
-			continue // it keeps addresses for legs, whichever leg has them
+			continue // it reserves addresses for return ports, in any order
 		}
 		out[i] = ipv4Pattern.ReplaceAllStringFunc(out[i], func(a string) string {
 			if who := names[a]; who != "" {
@@ -75,12 +75,11 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 
 var (
 	ipv4Pattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
-	// of EIps that FIps make for themselves: from their UID
+	// suffix of EIps that FIps create, derived from the UID
 	ownEIPSuffix = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`)
 )
 
-// nameOvnEIPAddress gives an address that was chosen by Kube-OVN the name of the OvnEip that has it. One that somebody
-// asked for stays.
+// nameOvnEIPAddress maps an address that Kube-OVN chose to the name of its OvnEip. Requested addresses are kept.
 func nameOvnEIPAddress(o *unstructured.Unstructured, names map[string]string) {
 	address, _, _ := unstructured.NestedString(o.Object, "status", "v4Ip")
 	if o.GetKind() != "OvnEip" || strings.Contains(address, ".200.") {
@@ -89,7 +88,7 @@ func nameOvnEIPAddress(o *unstructured.Unstructured, names map[string]string) {
 	names[address] = o.GetName()
 }
 
-// projectResources are the kinds that a project consists of: what is asked for, and what it becomes.
+// projectResources are the kinds of a project: requests, and what they are compiled to.
 var projectResources = []schema.GroupVersionResource{
 	{Group: "kube-dc.com", Version: "v1", Resource: "projects"},
 	{Group: "kube-dc.com", Version: "v1", Resource: "eips"},
@@ -103,7 +102,7 @@ var projectResources = []schema.GroupVersionResource{
 	{Group: "kubeovn.io", Version: "v1", Resource: "ovn-snat-rules"},
 }
 
-// listProjectObjects are the Projects, and all objects of their shards.
+// listProjectObjects returns the Projects and all objects of their shards.
 func listProjectObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.Unstructured) {
 	t.Helper()
 	api, err := dynamic.NewForConfig(c.RESTConfig(t))
@@ -127,7 +126,8 @@ func listProjectObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.U
 	return out
 }
 
-// normalizeObject is an object without what is different each time: times, versions, MAC addresses, who wrote what.
+// normalizeObject formats an object without values that differ each time: times, versions, MAC addresses, field
+// managers.
 func normalizeObject(o *unstructured.Unstructured) string {
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 	status, _, _ := unstructured.NestedMap(o.Object, "status")
@@ -142,7 +142,7 @@ func normalizeObject(o *unstructured.Unstructured) string {
 	maps.DeleteFunc(labels, func(key, _ string) bool {
 		return !strings.Contains(key, "kube-dc.com") && key != ownership.ManagedByLabel
 	})
-	// Kube-OVN forgets its own when it is restarted
+	// Kube-OVN does not restore its own after a restart
 	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool {
 		return f != ownership.Finalizer
 	})
@@ -152,7 +152,7 @@ func normalizeObject(o *unstructured.Unstructured) string {
 		normalizeValue(spec), normalizeValue(status), current)
 }
 
-// normalizeValue is a value as JSON, with lists in order and without what is different each time.
+// normalizeValue formats a value as JSON, with sorted lists and without values that differ each time.
 func normalizeValue(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -162,7 +162,7 @@ func normalizeValue(v any) string {
 			case "lastTransitionTime", "lastUpdateTime", "observedGeneration", "macAddress", "mac":
 				continue
 			}
-			if v[key] != "" { // when Kube-OVN writes an object, it also writes the fields that nobody has set
+			if v[key] != "" { // Kube-OVN also writes unset fields when it writes an object
 				out = append(out, key+":"+normalizeValue(v[key]))
 			}
 		}
@@ -179,7 +179,7 @@ func normalizeValue(v any) string {
 	}
 }
 
-// setValues is a set of any size: OVSDB writes one of a single value as that value.
+// setValues returns the values of a set of any size: OVSDB writes a set with a single value as that value.
 func setValues(v any) []any {
 	if many, ok := v.([]any); ok {
 		return many

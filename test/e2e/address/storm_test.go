@@ -23,7 +23,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// churnTopology has one node, because nothing is sent, and a network with hardly more addresses than are asked for.
+// churnTopology has one node, because no packets are sent, and a network with hardly more addresses than are requested.
 func churnTopology(raft int) blueprint.Blueprint {
 	network := func(name, prefix string) blueprint.Network {
 		return blueprint.Network{
@@ -41,7 +41,7 @@ func churnTopology(raft int) blueprint.Blueprint {
 	}
 }
 
-// churnSeed is another one each time, or the one that is to be looked at again.
+// churnSeed returns a new seed each time, or the given one to reproduce a run.
 func churnSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64N(1_000_000)
@@ -79,7 +79,7 @@ func TestCore4KilledControllerConvergesToTheSame(t *testing.T) {
 	item.AddFigure("%s", same)
 }
 
-// expectSameState says in what two runs are the same, or complains.
+// expectSameState fails the test if two runs differ, and otherwise describes what they have in common.
 func (s *churnRun) expectSameState(t *testing.T, which string, calm, other stateLines) string {
 	t.Helper()
 	difference, doubles := calm.diff(other), s.allocations.foundDoubles()
@@ -95,10 +95,10 @@ func (s *churnRun) expectSameState(t *testing.T, which string, calm, other state
 	return fmt.Sprintf("%s: the same %d lines of Kubernetes and OVN; addresses were given %d times, none twice at a time", which, len(calm), s.allocations.grants)
 }
 
-// checkDetection shows that a difference and a double would be found.
+// checkDetection shows that a difference and a double allocation would be detected.
 func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 	t.Helper()
-	home, other := s.tenants[0].namespace(), s.tenants[1].namespace() // both are there in the end
+	home, other := s.tenants[0].namespace(), s.tenants[1].namespace() // both exist in the final state
 	s.ApplyWithoutCleanup(t, fmt.Sprintf(
 		"{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: control, namespace: %s}}", home))
 	s.WaitProgrammed(t, "EIp", home, "control")
@@ -111,7 +111,7 @@ func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 		t.Fatal(err)
 	}
 	address, _, _ := unstructured.NestedString(way.Object, "status", "ipAddress")
-	for i, router := range []string{home, other} { // lr-nat-add of OVN 25.03 ends with a segmentation fault here
+	for i, router := range []string{home, other} { // lr-nat-add of OVN 25.03 crashes here with a segmentation fault
 		s.RunNbctl(t, "--id=@row", "create", "NAT", "type=dnat_and_snat", "external_ip="+address,
 			fmt.Sprintf("logical_ip=10.%d.0.99", 50+i),
 			"--", "add", "Logical_Router", router, "nat", "@row")
@@ -137,14 +137,14 @@ func (s *churnRun) patchStatus(t *testing.T, r manifest.Ref, patch string) {
 	}
 }
 
-// controllerKiller kills the controller again and again, and starts it again at once.
+// controllerKiller kills the controller repeatedly and restarts it at once.
 type controllerKiller struct {
 	*churnRun
 	controller *harness.Controller
 	kills      int
 	rng        *rand.Rand
 
-	livesWithWrites int // lives in which something was written
+	livesWithWrites int // starts after which something was written
 	writes          float64
 }
 
@@ -161,7 +161,7 @@ func (l *controllerKiller) killAndRestart(t *testing.T, pass func(int)) {
 	}
 }
 
-// waitRandomMoment returns at a random moment: some time after the start, or when something has just happened.
+// waitRandomMoment returns at a random moment: some time after the start, or right after an event.
 func (l *controllerKiller) waitRandomMoment() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(l.rng.Int64N(int64(3*time.Second))))
 	defer cancel()
@@ -172,13 +172,13 @@ func (l *controllerKiller) waitRandomMoment() {
 	l.allocations.waitEvents(ctx, 1+l.rng.IntN(40))
 }
 
-// countWrites is how often the controller has written in this life, as far as it can be asked.
+// countWrites returns the number of writes since the last start, if the controller answers.
 func (l *controllerKiller) countWrites() float64 {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	counters, err := l.controller.ScrapeMetrics(ctx)
 	if err != nil {
-		return 0 // it has only just started
+		return 0 // it has just started
 	}
 	return harness.SumWrites(counters)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// checkLeaderFailover shows that of two controllers one leads, and that the other takes over when it dies or is told to
-// end.
+// checkLeaderFailover shows that one of two controllers leads, and that the other takes over when it is killed or
+// terminated.
 func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
 	first, second := newElectedController(t, c), newElectedController(t, c)
@@ -49,7 +49,7 @@ func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 	item.AddFigure("%s", checkGracefulHandover(t, c, second, ns, holder))
 }
 
-// newElectedController is a controller that leads when no other does.
+// newElectedController returns a controller with leader election.
 func newElectedController(t *testing.T, c *harness.Cluster) *harness.Controller {
 	t.Helper()
 	ctl := c.NewController(t, t.TempDir(), "--leader-elect=true", "--leader-election-namespace=kube-system")
@@ -62,7 +62,7 @@ func newElectedController(t *testing.T, c *harness.Cluster) *harness.Controller 
 	return ctl
 }
 
-// waitNewLeader waits until somebody else than before leads, and says who.
+// waitNewLeader waits until another controller leads, and returns its name.
 func waitNewLeader(t *testing.T, c *harness.Cluster, before string) (holder string) {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
@@ -79,8 +79,8 @@ func waitNewLeader(t *testing.T, c *harness.Cluster, before string) (holder stri
 	return holder
 }
 
-// checkGracefulHandover tells the leader to end while it has a lot to write: it finishes what it is at, gives up the
-// lead and ends without a complaint, and the other goes on.
+// checkGracefulHandover terminates the leader while it has a lot to write: it finishes its current run, releases the
+// lease and exits without an error, and the other continues.
 func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Controller, ns, holder string) string {
 	t.Helper()
 	const many = 10
@@ -89,7 +89,7 @@ func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Con
 		fmt.Fprintf(&text, "---\n{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {ipAddress: 10.9.0.%d}}\n", i, ns, 10+i)
 	}
 	c.ApplyWithoutCleanup(t, text.String())
-	// it has begun
+	// the leader has started to write
 	c.WaitForObject(t, "FIp", ns, "f0", func(o *unstructured.Unstructured) bool {
 		return o != nil && len(o.GetFinalizers()) > 0
 	})
@@ -116,8 +116,8 @@ func checkGracefulHandover(t *testing.T, c *harness.Cluster, leader *harness.Con
 		ended.Seconds(), taken.Seconds(), time.Since(begin).Seconds())
 }
 
-// checkDeletionDuringOutage deletes a FIp while Kube-OVN is not running. Kube-OVN takes no notice of that when it is
-// back, unless it is reminded.
+// checkDeletionDuringOutage deletes a FIp while Kube-OVN is not running. Kube-OVN misses the deletion after its start
+// unless the controller triggers it.
 func checkDeletionDuringOutage(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
 	c.ApplyWithoutCleanup(t, "{apiVersion: v1, kind: Namespace, metadata: {name: absent}}")

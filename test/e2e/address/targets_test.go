@@ -12,13 +12,13 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// pointsTo holds when a FIp is in force and leads to an address.
+// pointsTo returns a condition that holds if a FIp is Programmed with a target address.
 func pointsTo(address string) manifest.Condition {
 	at := manifest.Field(address, "status", "resolvedTargetIP")
 	return func(o *unstructured.Unstructured) bool { return harness.IsUpToDate(o) && at(o) }
 }
 
-// expectTarget waits until a FIp leads to an address and asks it from both sides.
+// expectTarget waits until a FIp has a target address, and tests it in both directions.
 func (s *projectPair) expectTarget(t *testing.T, name, kind, target, answers string) {
 	t.Helper()
 	s.WaitForObject(t, "FIp", s.cloud, name, pointsTo(target))
@@ -30,7 +30,7 @@ func (s *projectPair) expectTarget(t *testing.T, name, kind, target, answers str
 		s.egressAddress(t, s.cloud, kind, external))
 }
 
-// applyVM writes a virtual machine as KubeVirt reports it.
+// applyVM applies a virtual machine as KubeVirt reports it.
 func (s *projectPair) applyVM(t *testing.T, name string, addresses ...string) {
 	t.Helper()
 	var interfaces string
@@ -41,8 +41,8 @@ func (s *projectPair) applyVM(t *testing.T, name string, addresses ...string) {
 		name, s.cloud, interfaces))
 }
 
-// checkTargets: a target by its address, as a pod and as a virtual machine; the last two are followed when their
-// address changes.
+// checkTargets shows targets by address, pod and virtual machine; FIps follow the latter two when their address
+// changes.
 func (s *projectPair) checkTargets(t *testing.T) string {
 	a := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-a", Node: "node1"})
 	b := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node2"})
@@ -53,7 +53,7 @@ func (s *projectPair) checkTargets(t *testing.T) string {
 	s.applyVM(t, "vm", "", a)
 	before := s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm}, externalNetworkType: public}")
 	s.expectTarget(t, "by-vm", "public", a, "target-a")
-	s.applyVM(t, "vm", b) // it was migrated, or its guest has another address
+	s.applyVM(t, "vm", b) // after a migration, or a change by the guest
 	s.expectTarget(t, "by-vm", "public", b, "target-b")
 	s.applyVM(t, "vm", b, a)
 	s.CreateFIP(t, s.cloud, "by-vm", "{vmTarget: {vmName: vm, interfaceName: eth1}, externalNetworkType: public}")
@@ -66,7 +66,7 @@ func (s *projectPair) checkTargets(t *testing.T) string {
 	before = s.CreateFIP(t, s.cloud, "by-pod", "{podTarget: {podName: target-b}, externalNetworkType: third}")
 	s.expectTarget(t, "by-pod", "third", b, "target-b")
 	s.DeleteAndWait(t, "Pod", s.cloud, "target-b")
-	// the old address is somebody else's now
+	// another pod has the old address now
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "squatter", Node: "node2", Address: b})
 	again := s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "target-b", Node: "node3", Address: "10.31.0.200"})
 	s.expectTarget(t, "by-pod", "third", again, "target-b")
@@ -78,8 +78,8 @@ func (s *projectPair) checkTargets(t *testing.T) string {
 	return "by address, by pod and by virtual machine, on three networks; the last two keep their external address when the target's address changes"
 }
 
-// checkRetarget: a FIp leads to another pod under the same external address; with another EIp, the old address is free
-// again.
+// checkRetarget shows that a FIp changes to another pod with the same external address, and that the old address
+// becomes free when it changes to another EIp.
 func (s *projectPair) checkRetarget(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "old", Node: "node1"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "new", Node: "node3"})
@@ -111,7 +111,8 @@ func (s *projectPair) checkRetarget(t *testing.T) string {
 	return "on the default and a secondary network: another pod answers at the same address; with another EIp the old address is silent and Released"
 }
 
-// checkOwnedEIP: a FIp that asks by network makes an EIp and takes it away; one that a person made stays.
+// checkOwnedEIP shows that a FIp that selects a network creates and deletes its EIp, and that an EIp that a user
+// created is kept.
 func (s *projectPair) checkOwnedEIP(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "owner", Node: "node1"})
 	s.CreateFIP(t, s.cloud, "maker", "{podTarget: {podName: owner}, externalNetworkType: public}")
@@ -135,8 +136,8 @@ func (s *projectPair) checkOwnedEIP(t *testing.T) string {
 	return "made with the FIp and gone with it; an EIp that a person made stays Released with its address"
 }
 
-// checkAddressReuse: an address goes from one project to another, and so to another router. Who has talked with the
-// first learns of it at once.
+// checkAddressReuse shows that an address moves from one project to another, and so to another router. Hosts that have
+// communicated with the first learn of it at once.
 func (s *projectPair) checkAddressReuse(t *testing.T) string {
 	var took time.Duration
 	address := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// createLoadBalancer makes a Service of type LoadBalancer for the pods of an app, and returns its address.
+// createLoadBalancer creates a Service of type LoadBalancer for the pods of an app, and returns its address.
 func (y *egressFixture) createLoadBalancer(t *testing.T, ns, name, app, annotations string) string {
 	t.Helper()
 	y.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, annotations: {%s}}, spec: {type: LoadBalancer, selector: {app: %s}, ports: [{port: 80}]}}",
@@ -27,8 +27,8 @@ func (y *egressFixture) createLoadBalancer(t *testing.T, ns, name, app, annotati
 	return harness.IngressIP(o)
 }
 
-// createEgressPolicy makes an EgressRoute or EgressService, waits until it is in force, and returns the address with
-// which pods leave.
+// createEgressPolicy creates an EgressRoute or EgressService, waits until it is Programmed, and returns the source
+// address.
 func (y *egressFixture) createEgressPolicy(t *testing.T, kind, ns, name, spec string) string {
 	t.Helper()
 	y.applyEgressPolicy(t, kind, ns, name, spec)
@@ -44,7 +44,7 @@ func (y *egressFixture) applyEgressPolicy(t *testing.T, kind, ns, name, spec str
 		name, ns, spec))
 }
 
-// networkPrefix is the prefix of an external network.
+// networkPrefix returns the prefix of an external network.
 func (y *egressFixture) networkPrefix(t *testing.T, kind string) netip.Prefix {
 	t.Helper()
 	for _, n := range y.Blueprint.Networks {
@@ -56,8 +56,8 @@ func (y *egressFixture) networkPrefix(t *testing.T, kind string) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// checkEgressRoute: selected pods leave to some destinations by another network with its address; everything else, and
-// what came in by any network, is as before.
+// checkEgressRoute shows that selected pods reach some destinations through another network with an address of that
+// network, and that all other traffic and all replies are unaffected.
 func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 	y.replacePods(t)
 	ns, own := y.namespaces[0], y.projectAddress(t, "one")
@@ -65,7 +65,7 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 	public, cloud := y.Network(t, "public"), y.Network(t, "cloud")
 	floating := y.CreateFIP(t, ns, "default", "{podTarget: {podName: a}, externalNetworkType: cloud}")
 	y.SyncFlows(t)
-	y.expectEgressAs(t, a, floating) // a floating IP of the default network is what its pod leaves with
+	y.expectEgressAs(t, a, floating) // a pod leaves with its floating IP on the default network
 	old := y.StartStream(t, "internet", floating)
 
 	as := y.createEgressPolicy(t, "EgressRoute", ns, "partners",
@@ -79,9 +79,9 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 		y.expectEgressAs(t, a, as)
 		y.expectEgressAs(t, b, own)
 		y.ExpectAnswers(t, a, cloud.NeighbourAddress, cloud.Neighbour, floating)
-		// not a destination, though of the same network
+		// not a destination, although on the same network
 		y.ExpectAnswers(t, a, public.NeighbourAddress, public.Neighbour, floating)
-		// the reply goes back by the default network
+		// the reply leaves through the default network
 		y.ExpectAnswer(t, "internet", "http://"+floating, "a", harness.InternetAddress)
 	}
 	longest := harness.ExpectStreamsContinue(t, "with an EgressRoute", 3*time.Second, old,
@@ -105,8 +105,8 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 		longest.Milliseconds())
 }
 
-// checkEgressService: pods behind a load balancer leave with its address, on any network, or by a network with the
-// project's address there.
+// checkEgressService shows that pods behind a load balancer leave with its address, on any network, or through a
+// network with the project's address on it.
 func (y *egressFixture) checkEgressService(t *testing.T) string {
 	y.replacePods(t)
 	ns, own := y.namespaces[0], y.projectAddress(t, "one")

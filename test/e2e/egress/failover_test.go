@@ -27,10 +27,10 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// faultCase is something that takes an egress address away from its node.
+// faultCase is a fault that moves an egress address away from its node.
 type faultCase struct {
 	what            string
-	maxGap          time.Duration // that nothing may come back for
+	maxGap          time.Duration // longest time without an answer
 	inject, recover func(y *egressFixture, t *testing.T, node string)
 }
 
@@ -52,7 +52,7 @@ func labAction(what, part string) func(*egressFixture, *testing.T, string) {
 	return func(y *egressFixture, t *testing.T, node string) { t.Helper(); y.ControlLab(t, what, node+part) }
 }
 
-// afterMove gives an order when the address is elsewhere.
+// afterMove returns a recovery that sends a command to the lab when the address has moved.
 func afterMove(what string) func(*egressFixture, *testing.T, string) {
 	return func(y *egressFixture, t *testing.T, node string) {
 		t.Helper()
@@ -75,8 +75,8 @@ func (y *egressFixture) restoreControllerAndNode(t *testing.T, node string) {
 	y.ControlLab(t, "start", node)
 }
 
-// TestEgress2Failover: a question every 5 ms from a pod to a host outside, while the node of its egress address is
-// struck.
+// TestEgress2Failover sends a request every 5 ms from a pod to a host outside while the node that holds its egress
+// address fails.
 func TestEgress2Failover(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 2)
@@ -85,17 +85,17 @@ func TestEgress2Failover(t *testing.T) {
 	for _, m := range faultCases {
 		t.Run(m.what, func(t *testing.T) { y.measureFault(t, m, item) })
 	}
-	// The controller finds a node whose agent is dead by asking it, and so has to run where it can.
+	// The controller detects a dead agent by a health check, so it has to run where it can reach the node.
 	asked := faultCase{"agent killed", 50 * time.Millisecond, (*egressFixture).killAgent, (*egressFixture).restartAgent}
 	t.Run(asked.what, func(t *testing.T) {
-		// A node that does not answer time and again is trusted later each time: twenty strikes need more of them.
+		// A node that fails repeatedly is trusted later each time, so twenty faults need more nodes.
 		y := scenarios[1].startFixture(t, "agents", show.ChooseSize(6, 4))
 		y.createProbedEgressIP(t)
 		y.measureFault(t, asked, item)
 	})
 }
 
-// createProbedEgressIP gives a pod the egress address that is struck.
+// createProbedEgressIP creates the EgressIP of the pod that is probed.
 func (y *egressFixture) createProbedEgressIP(t *testing.T) {
 	t.Helper()
 	y.createEgressIP(t, "out", "{egressIPs: [91.224.11.230], "+projectSelector("one")+
@@ -103,7 +103,7 @@ func (y *egressFixture) createProbedEgressIP(t *testing.T) {
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
 }
 
-// measureFault lets a misfortune happen several times, and says how long nothing came back.
+// measureFault injects a fault several times and reports how long no answers arrived.
 func (y *egressFixture) measureFault(t *testing.T, m faultCase, item *show.Item) {
 	t.Helper()
 	times := show.ChooseSize(20, 1)
@@ -115,13 +115,13 @@ func (y *egressFixture) measureFault(t *testing.T, m faultCase, item *show.Item)
 	middle, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
 	item.AddFigure("%s: nothing came back for %d ms (median), %d ms (worst of %d)", m.what, middle.Milliseconds(),
 		worst.Milliseconds(), times)
-	slack := show.ChooseSize(0, 100*time.Millisecond) // a single strike, on a machine that does other things as well
+	slack := show.ChooseSize(0, 100*time.Millisecond) // a single fault, on a machine with other load
 	if worst > m.maxGap+slack {
 		t.Errorf("nothing came back for %s, want at most %s", worst, m.maxGap)
 	}
 }
 
-// measureGap lets a misfortune happen and returns how long nothing came back.
+// measureGap injects a fault and returns how long no answers arrived.
 func (y *egressFixture) measureGap(t *testing.T, m faultCase) time.Duration {
 	t.Helper()
 	node := y.assignedNode(t, "out")
@@ -141,20 +141,21 @@ func (y *egressFixture) measureGap(t *testing.T, m faultCase) time.Duration {
 	return gap
 }
 
-// flowIdleTimeout is how long Open vSwitch keeps flows that nobody uses. A node that gets an address back within that
-// time answers for it only when it has looked through its flows again, 500 ms later. It is also enough for BFD sessions
-// of a node that came back to become fast.
+// flowIdleTimeout is how long Open vSwitch keeps idle flows. A node that gets an address back within that time answers
+// for it only after it has revalidated its flows, 500 ms later. The time also suffices for BFD sessions of a recovered
+// node to reach their short interval.
 const flowIdleTimeout = 12 * time.Second
 
-// waitMoved waits until another node holds the address, and the status says so: then the old one does not take it back
-// when it returns.
+// waitMoved waits until another node holds the address and the status shows it. From then on the old node does not take
+// the address back when it recovers.
 func (y *egressFixture) waitMoved(t *testing.T, name, from string) (to string) {
 	t.Helper()
 	y.WaitForObject(t, "EgressIP", "", name, isHeldBy(func(node string) bool { return node != from }))
 	return y.assignedNode(t, name)
 }
 
-// isHeldBy holds when the only address of an EgressIP is on a node of some kind, and everything is as it says.
+// isHeldBy returns a condition that holds if a matching node holds the only address of an EgressIP, which is up to
+// date.
 func isHeldBy(matches func(node string) bool) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool {
 		items, _, _ := unstructured.NestedSlice(o.Object, "status", "items")
@@ -162,7 +163,7 @@ func isHeldBy(matches func(node string) bool) manifest.Condition {
 	}
 }
 
-// waitBFDUp waits until every gateway node hears all others.
+// waitBFDUp waits until the BFD sessions between all gateway nodes are up.
 func (y *egressFixture) waitBFDUp(t *testing.T) {
 	t.Helper()
 	y.SyncFlows(t)
@@ -175,7 +176,7 @@ func (y *egressFixture) waitBFDUp(t *testing.T) {
 	}
 }
 
-// drainNode hands over what a node holds, as a person does before it goes.
+// drainNode hands over the addresses of a node, as an operator does before a shutdown.
 func (y *egressFixture) drainNode(t *testing.T, node string) {
 	t.Helper()
 	y.SetLabel(t, "Node "+node, ovnv1.DrainLabel, "")
@@ -198,7 +199,7 @@ func (y *egressFixture) setCordoned(t *testing.T, node string, unschedulable boo
 	}
 }
 
-// probe asks a host outside every 5 ms, and remembers what came back when.
+// probe sends a request to a host outside every 5 ms, and records when answers arrive.
 type probe struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -212,7 +213,7 @@ type probe struct {
 
 const probePeriod = 5 * time.Millisecond
 
-// startProbe starts one.
+// startProbe starts a probe from a pod.
 func (y *egressFixture) startProbe(t *testing.T, pod string) *probe {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -227,7 +228,7 @@ func (y *egressFixture) startProbe(t *testing.T, pod string) *probe {
 		ticks := time.NewTicker(probePeriod)
 		defer ticks.Stop()
 		for ctx.Err() == nil {
-			_, _ = conn.Write([]byte("hello\n")) // what is lost is what is measured
+			_, _ = conn.Write([]byte("hello\n")) // losses are what is measured
 			<-ticks.C
 		}
 	})
@@ -255,7 +256,7 @@ func (p *probe) recordAnswer(answer string) {
 	p.seenSources[address]++
 }
 
-// waitSteady waits until answers come, and begins to measure.
+// waitSteady waits until answers arrive, and starts the measurement.
 func (p *probe) waitSteady(t *testing.T) {
 	t.Helper()
 	for begun := p.answerCount(); p.answerCount() < begun+50; {
@@ -268,7 +269,6 @@ func (p *probe) waitSteady(t *testing.T) {
 	p.longestGap = 0
 }
 
-// waitAnswer waits for an answer.
 func (p *probe) waitAnswer(limit time.Duration) bool {
 	begun, deadline := p.answerCount(), time.Now().Add(limit)
 	tick := time.NewTicker(probePeriod)
@@ -290,7 +290,7 @@ func (p *probe) answerCount() int {
 	return p.count
 }
 
-// measureLongestGap is the longest that nothing came, looked for during some time and until something comes again.
+// measureLongestGap returns the longest gap within the given time, extended until an answer arrives.
 func (p *probe) measureLongestGap(t *testing.T, length time.Duration) time.Duration {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < length; {
@@ -314,8 +314,8 @@ func (p *probe) sourceAddresses() map[string]int {
 	return maps.Clone(p.seenSources)
 }
 
-// checkFencing: after a move the old node sends nothing with the address, neither while it is cut off nor when it is
-// back; the new one announces it.
+// checkFencing shows that after a move the old node sends nothing with the address, neither while it is cut off nor
+// when it is back, and that the new node announces the address.
 func (y *egressFixture) checkFencing(t *testing.T) string {
 	address := netip.MustParseAddr("91.224.11.231")
 	y.createEgressIP(t, "fenced", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+
@@ -355,7 +355,7 @@ func (y *egressFixture) checkFencing(t *testing.T) string {
 		return maps.Clone(sent)
 	}
 	old := y.assignedNode(t, "fenced")
-	if got := during(); len(got) != 1 || got[old] < 30 { // the control: what it sends is seen
+	if got := during(); len(got) != 1 || got[old] < 30 { // control: packets of the old node are seen
 		t.Errorf("%s holds the address, and frames with it came from %v", old, got)
 	}
 	y.ControlLab(t, "cut", old)
@@ -377,7 +377,7 @@ func (y *egressFixture) checkFencing(t *testing.T) string {
 	return fmt.Sprintf("%s was cut off and came back; asked by ARP and used all the time, every frame of the address came from %s", old, now)
 }
 
-// TestEgress4Flapping: a node that is cut off and back every second.
+// TestEgress4Flapping disconnects and reconnects a node every second.
 func TestEgress4Flapping(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 4)
@@ -387,7 +387,7 @@ func TestEgress4Flapping(t *testing.T) {
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.230")
 	node := y.assignedNode(t, "out")
 	y.waitBFDUp(t)
-	<-time.After(flowIdleTimeout) // of BFD sessions that have just begun; see there
+	<-time.After(flowIdleTimeout) // for new BFD sessions
 	p := y.startProbe(t, "a."+y.namespaces[0])
 	p.waitSteady(t)
 	holders := []string{node}

@@ -24,7 +24,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egressFixture is a lab for egress addresses: two projects with the same addresses inside.
+// egressFixture is a lab for egress addresses: two projects with the same internal addresses.
 type egressFixture struct {
 	*harness.Cluster
 	*harness.Controller
@@ -32,7 +32,7 @@ type egressFixture struct {
 	agents     map[string]*exec.Cmd // by node
 }
 
-// TestEgress1Features: what selected pods leave with, shown by what a host outside sees.
+// TestEgress1Features checks the source addresses of selected pods as a host outside sees them.
 func TestEgress1Features(t *testing.T) {
 	item := egressItems.Item(t, 1)
 	y := newEgressFixture(t, "egress")
@@ -73,7 +73,7 @@ func TestEgress1Features(t *testing.T) {
 	item.AddFigure("IPv6 is not built: such an address is refused, because external networks have IPv4 only (ADR 8, and make show-core)")
 }
 
-// newEgressFixture starts the lab, and a controller of its own, and makes the projects.
+// newEgressFixture starts the lab with a separate controller, and creates the projects.
 func newEgressFixture(t *testing.T, name string) *egressFixture {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
@@ -87,7 +87,7 @@ func newEgressFixtureFrom(t *testing.T, name string, b blueprint.Blueprint) *egr
 	t.Helper()
 	c := harness.StartLab(t, name, b)
 	c.InstallSallyport(t)
-	// It runs outside of the lab, from where the nodes can't be asked.
+	// It runs outside the lab, from where it cannot reach the nodes.
 	y := &egressFixture{Cluster: c, Controller: c.NewController(t, os.TempDir(),
 		"--egressip-reachability-total-timeout=0")}
 	y.StartForTest(t)
@@ -95,7 +95,7 @@ func newEgressFixtureFrom(t *testing.T, name string, b blueprint.Blueprint) *egr
 	return y
 }
 
-// createProjects makes the projects, and lets nodes hold addresses.
+// createProjects creates the projects, and allows nodes to hold addresses.
 func (y *egressFixture) createProjects(t *testing.T) {
 	t.Helper()
 	c := y.Cluster
@@ -121,8 +121,8 @@ func (y *egressFixture) runPod(t *testing.T, namespace, name string) {
 	})
 }
 
-// replacePods replaces the pods. What the end of an old connection still sends goes the way that is now, and a router
-// there does not know it.
+// replacePods replaces the pods. The last packets of an old connection would take the new path, where a router does not
+// know the connection.
 func (y *egressFixture) replacePods(t *testing.T) {
 	t.Helper()
 	for _, ns := range y.namespaces {
@@ -133,35 +133,35 @@ func (y *egressFixture) replacePods(t *testing.T) {
 	}
 }
 
-// createEgressIP makes an EgressIP, and waits until it is in force.
+// createEgressIP creates an EgressIP and waits until it is Programmed.
 func (y *egressFixture) createEgressIP(t *testing.T, name, spec string) {
 	t.Helper()
 	y.applyEgressIP(t, name, spec)
 	y.WaitProgrammedOnNodes(t, "EgressIP", "", name)
 }
 
-// applyEgressIP makes an EgressIP.
+// applyEgressIP applies an EgressIP without waiting.
 func (y *egressFixture) applyEgressIP(t *testing.T, name, spec string) {
 	t.Helper()
 	y.Apply(t, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: %s}, spec: %s}", name, spec))
 }
 
-// syncAndResetDrops waits until all nodes have everything. A connection that has begun meanwhile changes its address in
-// the middle, and a router drops the rest of it: what is dropped counts from here on.
+// syncAndResetDrops waits until all nodes have the flows, and resets the drop counters. The source address of a
+// connection that was opened in between changes, and a router drops the rest of that connection.
 func (y *egressFixture) syncAndResetDrops(t *testing.T) {
 	t.Helper()
 	y.SyncFlows(t)
 	y.ResetDrops(t)
 }
 
-// projectSelector is the namespaceSelector of projects by name.
+// projectSelector returns a namespaceSelector for projects by name.
 func projectSelector(names ...string) string {
 	return "namespaceSelector: {matchExpressions: [{key: kube-dc.com/project, operator: In, values: [" +
 		strings.Join(names, ", ") + "]}]}"
 }
 
-// expectEgressAs waits until what a pod sends is seen with an address, and shows it by each protocol. Open vSwitch goes
-// on for a moment with what it has learned of each.
+// expectEgressAs waits until a pod's packets have a source address, and checks it with each protocol. Open vSwitch uses
+// its cached flows for a moment.
 func (y *egressFixture) expectEgressAs(t *testing.T, pod, as string) {
 	t.Helper()
 	for _, proto := range harness.Protocols {
@@ -183,13 +183,13 @@ func (y *egressFixture) expectNoEgress(t *testing.T, pod string) {
 	y.ExpectSilence(t, pod, "http://"+harness.InternetAddress)
 }
 
-// projectAddress is the address with which a project's pods leave that nobody selects.
+// projectAddress returns the source address of a project's pods that no EgressIP selects.
 func (y *egressFixture) projectAddress(t *testing.T, project string) string {
 	t.Helper()
 	return y.ReadField(t, "Project", "yard", project, "status", "externalIP")
 }
 
-// assignments are the addresses of an EgressIP and who holds them, as "address node".
+// assignments returns the addresses of an EgressIP with their nodes, as "address node".
 func (y *egressFixture) assignments(t *testing.T, name string) (out []string) {
 	t.Helper()
 	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("EgressIP", "", name))
@@ -204,7 +204,7 @@ func (y *egressFixture) assignments(t *testing.T, name string) (out []string) {
 	return out
 }
 
-// assignedNode is the node that holds the only address of an EgressIP.
+// assignedNode returns the node that holds the only address of an EgressIP.
 func (y *egressFixture) assignedNode(t *testing.T, name string) string {
 	t.Helper()
 	items := y.assignments(t, name)
@@ -233,8 +233,8 @@ func (y *egressFixture) waitCondition(t *testing.T, of manifest.Ref, condition, 
 	})
 }
 
-// checkSelectedPods: pods of two projects with the same addresses inside leave with one address; others, and what stays
-// inside, as ever.
+// checkSelectedPods shows that pods of two projects with the same internal addresses leave with one address, and that
+// other pods and internal traffic are unaffected.
 func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 	y.createEgressIP(t, "selected", "{egressIPs: [91.224.11.200], "+projectSelector("one", "two")+
 		", podSelector: {matchLabels: {app: a}}}")
@@ -244,7 +244,7 @@ func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 		a, b := "a."+y.namespaces[i], "b."+y.namespaces[i]
 		y.expectEgressAs(t, a, "91.224.11.200")
 		y.expectEgressAs(t, b, y.projectAddress(t, project))
-		for _, n := range near { // hosts on the wire itself, without the router between
+		for _, n := range near { // hosts on the wire itself, without a router in between
 			y.ExpectAnswers(t, a, n.NeighbourAddress, n.Neighbour, "91.224.11.200")
 			y.ExpectAnswers(t, b, n.NeighbourAddress, n.Neighbour, y.projectAddress(t, project))
 		}
@@ -263,11 +263,12 @@ func (y *egressFixture) checkSelectedPods(t *testing.T) string {
 	return fmt.Sprintf("pods of two projects with the same addresses inside left as 91.224.11.200 in %d ways, their neighbours as ever; no drops", 2*4*len(harness.Protocols))
 }
 
-// checkDocumentedManifests: the two manifests of seed 004, with its addresses on a network of the lab.
+// checkDocumentedManifests applies two manifests that were written for OVN-Kubernetes, unchanged and with addresses of
+// a network of the lab.
 func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 	page := harness.ReadFile(t, "../testdata/egressip-ovn-kubernetes.yaml")
 	y.Apply(t, page)
-	// their addresses are of no network here: told, not silently ignored
+	// their addresses are on no network of the lab: this is reported, not silently ignored
 	for _, name := range []string{"egress-project1", "egressip-prod"} {
 		y.waitEgressIPCondition(t, name, "Accepted", "AddressOutsideNetwork")
 	}
@@ -288,7 +289,8 @@ func (y *egressFixture) checkDocumentedManifests(t *testing.T) string {
 	return "apply unchanged, and with addresses of the lab select by labels and by expressions"
 }
 
-// checkSeveralAddresses: each on a node of its own; connections leave with any of them.
+// checkSeveralAddresses shows that each of several addresses is on a different node and that connections use all of
+// them.
 func (y *egressFixture) checkSeveralAddresses(t *testing.T) string {
 	y.createEgressIP(t, "several", "{egressIPs: [91.224.11.201, 91.224.11.202, 100.65.9.9], "+projectSelector("one")+
 		"}")
@@ -316,7 +318,7 @@ func (y *egressFixture) checkSeveralAddresses(t *testing.T) string {
 	return fmt.Sprintf("three on two networks, on three nodes; 40 connections of one pod left as %v", seen)
 }
 
-// checkLabelChanges: pods and namespaces that are selected no more, or only now.
+// checkLabelChanges shows that changes of the labels of pods and namespaces change the selection.
 func (y *egressFixture) checkLabelChanges(t *testing.T) string {
 	ns, own := y.namespaces[0], y.projectAddress(t, "one")
 	y.createEgressIP(t, "labels", "{egressIPs: [91.224.11.203], namespaceSelector: {matchLabels: {wants: egress}}, podSelector: {matchLabels: {role: out}}}")
@@ -336,7 +338,8 @@ func (y *egressFixture) checkLabelChanges(t *testing.T) string {
 	return "a pod's and a namespace's label move a pod there and back"
 }
 
-// checkPodTurnover: a pod that comes is selected, and one that gets the address of a pod that went is judged by itself.
+// checkPodTurnover shows that a new pod is selected, and that a pod that reuses the address of a deleted pod is
+// selected by its own labels.
 func (y *egressFixture) checkPodTurnover(t *testing.T) string {
 	ns, own := y.namespaces[1], y.projectAddress(t, "two")
 	y.createEgressIP(t, "comes", "{egressIPs: [91.224.11.204], "+projectSelector("two")+
@@ -355,7 +358,8 @@ func (y *egressFixture) checkPodTurnover(t *testing.T) string {
 	return "three pods with one address after each other, of which the first and last are selected"
 }
 
-// checkFailClosed: while the controller does nothing, a pod that may be selected does not get out with another address.
+// checkFailClosed shows that while the controller is paused, a new pod that may be selected cannot leave with another
+// address.
 func (y *egressFixture) checkFailClosed(t *testing.T) string {
 	ns := y.namespaces[1]
 	y.createEgressIP(t, "closed", "{egressIPs: [91.224.11.205], "+projectSelector("two")+
@@ -370,14 +374,15 @@ func (y *egressFixture) checkFailClosed(t *testing.T) string {
 		y.ExpectSilence(t, "a-early."+ns, "http://"+harness.InternetAddress)
 	}
 	y.ExpectSilence(t, "a-other."+ns, "udp://"+harness.InternetAddress+":80")
-	y.expectEgressAs(t, "b."+ns, y.projectAddress(t, "two")) // who was looked at before goes on
+	y.expectEgressAs(t, "b."+ns, y.projectAddress(t, "two")) // pods that were processed before still work
 	resume()
 	y.expectEgressAs(t, "a-early."+ns, "91.224.11.205")
 	y.expectEgressAs(t, "a-other."+ns, y.projectAddress(t, "two"))
 	return "a pod that starts while the controller is stopped gets nothing out, and 91.224.11.205 when it goes on"
 }
 
-// checkNoNode: selected pods stay inside, or leave as others where the EgressIP says so.
+// checkNoNode shows that without a node selected pods cannot leave, or leave like other pods if the EgressIP fails
+// open.
 func (y *egressFixture) checkNoNode(t *testing.T) string {
 	for _, open := range []bool{false, true} {
 		policy := map[bool]string{false: "Closed", true: "Open"}[open]
@@ -409,7 +414,7 @@ func (y *egressFixture) checkNoNode(t *testing.T) string {
 	return "without a node a selected pod stays inside, or with failurePolicy Open leaves as others; then as 91.224.11.206 again"
 }
 
-// checkMistakes: each gives a condition and an event, with the words of OVN-Kubernetes.
+// checkMistakes shows that each mistake results in a condition and an event with the wording of OVN-Kubernetes.
 func (y *egressFixture) checkMistakes(t *testing.T) string {
 	y.createEgressIP(t, "first", "{egressIPs: [91.224.11.207], "+projectSelector("one")+"}")
 	held := y.CreateEIP(t, y.namespaces[0], "taken", "{externalNetworkType: public}")
@@ -431,7 +436,7 @@ func (y *egressFixture) checkMistakes(t *testing.T) string {
 		y.waitEgressIPCondition(t, m.name, m.condition, m.reason)
 		y.waitEvent(t, m.name, m.reason)
 	}
-	// pods that another one selects
+	// pods that another EgressIP selects
 	y.createEgressIP(t, "younger", "{egressIPs: [91.224.11.217], "+projectSelector("one")+"}")
 	y.waitEvent(t, "younger", "UndefinedRequest")
 	if n := len(y.assignments(t, "too-many")); n != 5 {
@@ -452,7 +457,8 @@ func (y *egressFixture) waitEvent(t *testing.T, name, reason string) {
 	})
 }
 
-// checkNodeSelection: a nodeSelector, the node that holds the fewest, and addresses that stay where they are.
+// checkNodeSelection shows the nodeSelector, the choice of the node with the fewest addresses, and that addresses do
+// not move without need.
 func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	y.SetLabel(t, "Node node4", "rack", "b")
 	y.SetLabel(t, "Node node5", "rack", "b")
@@ -476,7 +482,7 @@ func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	y.SetLabel(t, "Node "+first, ovnv1.AssignableLabel, "-")
 	moves(other)
 	y.SetLabel(t, "Node "+first, ovnv1.AssignableLabel, "")
-	y.SetLabel(t, "Node node2", "rack", "b") // something that makes the controller look again
+	y.SetLabel(t, "Node node2", "rack", "b") // triggers the controller
 	y.SyncFlows(t)
 	if got := y.assignedNode(t, "rack"); got != other {
 		t.Errorf("it went from %s to %s because a node came back", other, got)
@@ -488,8 +494,8 @@ func (y *egressFixture) checkNodeSelection(t *testing.T) string {
 	return "by nodeSelector, to the node with the fewest, and back to none that returns"
 }
 
-// checkRebalancing: addresses that a node has collected go to an empty one on request, or one after the other where the
-// controller is told to.
+// checkRebalancing shows that the addresses of a loaded node move to an empty one on request, or one at a time if the
+// controller is configured to.
 func (y *egressFixture) checkRebalancing(t *testing.T) string {
 	names := []string{"level-1", "level-2", "level-3", "level-4"}
 	y.SetLabel(t, "Node node2", "rack", "c")
@@ -537,7 +543,7 @@ func (y *egressFixture) checkRebalancing(t *testing.T) string {
 	return "of four addresses on one node one goes to an empty node on request, and one more with --egress-rebalance-every"
 }
 
-// requestRebalance asks for the addresses of an EgressIP to be spread.
+// requestRebalance requests that the addresses of an EgressIP are rebalanced.
 func (y *egressFixture) requestRebalance(t *testing.T, name, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ovnv1.RebalanceAnnotation, value)
@@ -549,8 +555,8 @@ func (y *egressFixture) requestRebalance(t *testing.T, name, value string) {
 	}
 }
 
-// checkReplies: what came in by a floating IP or a load balancer goes back by it, and what the same pod begins leaves
-// with its egress address.
+// checkReplies shows that replies to requests at a floating IP or load balancer leave with that address, while
+// connections that the same pod initiates leave with its egress address.
 func (y *egressFixture) checkReplies(t *testing.T) string {
 	ns := y.namespaces[0]
 	public := y.CreateFIP(t, ns, "public", "{podTarget: {podName: a}, externalNetworkType: public}")
@@ -583,7 +589,7 @@ func (y *egressFixture) checkReplies(t *testing.T) string {
 		longest.Milliseconds())
 }
 
-// checkDeletion: with the last EgressIP everything goes that was made for any.
+// checkDeletion shows that everything that was written for EgressIPs is deleted with the last one.
 func (y *egressFixture) checkDeletion(t *testing.T) string {
 	y.WaitForObject(t, "Vpc", "", "sallyport-egress", manifest.Gone)
 	left := ""

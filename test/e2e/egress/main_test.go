@@ -1,4 +1,4 @@
-// Package egress is egress addresses, shown by packets: selection, failover, scale.
+// Package egress is the tests of egress addresses: selection, failover, scale.
 package egress
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egressItems is what `make show-egress` prints.
+// egressItems is the list that `make show-egress` prints.
 var egressItems = show.New("egress addresses",
 	"every feature, by packets",
 	"failover: how long nothing comes back, and no packet ever with another address",

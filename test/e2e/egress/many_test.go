@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestEgress3Many: many addresses on several nodes, of which one is lost.
+// TestEgress3Many distributes many addresses over several nodes and stops one of them.
 func TestEgress3Many(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 3)
@@ -58,8 +58,8 @@ func TestEgress3Many(t *testing.T) {
 	expectEvenSpread(t, after, nodes-1, addresses)
 	y.expectEgressAs(t, "a."+y.namespaces[0], "91.224.11.100")
 	y.expectEgressAs(t, "a."+y.namespaces[1], "91.224.11.101")
-	// Eleven nodes on two cores are busy for some seconds with the ports that move; the engine's flows of one pause for
-	// that long.
+	// Eleven nodes on two cores need some seconds to process the ports that move; traffic of an address pauses for that
+	// long.
 	if gap > show.ChooseSize(10*time.Second, time.Second) {
 		t.Errorf("nothing came back for %s", gap)
 	}
@@ -67,7 +67,7 @@ func TestEgress3Many(t *testing.T) {
 		addresses, nodes, made.Seconds(), before, before[lost], took.Seconds(), after, gap.Milliseconds())
 }
 
-// addressesPerNode is how many of the addresses each node holds.
+// addressesPerNode returns the number of addresses that each node holds.
 func (y *egressFixture) addressesPerNode(t *testing.T, addresses int) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -77,7 +77,7 @@ func (y *egressFixture) addressesPerNode(t *testing.T, addresses int) map[string
 	return out
 }
 
-// expectEvenSpread fails the test unless the addresses are spread evenly.
+// expectEvenSpread fails the test unless the addresses are distributed evenly.
 func expectEvenSpread(t *testing.T, load map[string]int, nodes, addresses int) {
 	t.Helper()
 	least, most := addresses/nodes-1, (addresses+nodes-1)/nodes+1

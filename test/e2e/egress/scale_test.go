@@ -20,14 +20,14 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// egressScaleFixture is a fleet of projects with EgressIPs, and pods that nobody runs: nothing is sent, only written.
+// egressScaleFixture has many projects with EgressIPs, and pods that do not run: only the control plane is tested.
 type egressScaleFixture struct {
 	*harness.ScaleFixture
 	addressSets   client.Client
-	egressIPCount int // EgressIPs, dealt out to the projects
+	egressIPCount int // EgressIPs, distributed over the projects
 }
 
-// podsPerEgressIP is how many pods an EgressIP selects.
+// podsPerEgressIP is the number of pods that an EgressIP selects.
 const podsPerEgressIP = 20
 
 // addressSetRow is an address set of the northbound database.
@@ -37,7 +37,7 @@ type addressSetRow struct {
 	Addresses []string `ovsdb:"addresses"`
 }
 
-// TestEgress3Scale: many EgressIPs and the pods that they select, from nothing; and what it costs when one pod changes.
+// TestEgress3Scale creates many EgressIPs and the pods that they select, and measures the cost of a change of one pod.
 func TestEgress3Scale(t *testing.T) {
 	harness.RunAlone(t)
 	item := egressItems.Item(t, 3)
@@ -55,12 +55,12 @@ func TestEgress3Scale(t *testing.T) {
 	}
 	c.SetEgressAssignable(t, "node1", true)
 	c.createEgressIPs(t, item)
-	c.ControlLab(t, "kill", "kube-ovn-controller") // it would give each pod an address, a few a second
+	c.ControlLab(t, "kill", "kube-ovn-controller") // it would allocate an address for each pod, a few per second
 	c.createPods(t, item)
 	c.measurePodChange(t, item)
 }
 
-// createEgressIPs makes the EgressIPs, and waits until all are in force.
+// createEgressIPs creates the EgressIPs and waits until all are Programmed.
 func (c *egressScaleFixture) createEgressIPs(t *testing.T, item *show.Item) {
 	t.Helper()
 	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(30*time.Minute, 5*time.Minute)),
@@ -85,7 +85,7 @@ func (c *egressScaleFixture) createEgressIPs(t *testing.T, item *show.Item) {
 		(c.Controller.CPUTime(t) - cpu).Seconds(), memory)
 }
 
-// waitAllProgrammed waits until all EgressIPs are.
+// waitAllProgrammed waits until all EgressIPs are Programmed.
 func (c *egressScaleFixture) waitAllProgrammed(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for n := 0; n < c.egressIPCount; {
@@ -104,7 +104,7 @@ func (c *egressScaleFixture) waitAllProgrammed(ctx context.Context, t *testing.T
 	}
 }
 
-// countOwnRows is how many rows of the northbound database say that they are the controller's.
+// countOwnRows returns the number of northbound rows that are marked as the controller's.
 func (c *egressScaleFixture) countOwnRows(t *testing.T) int {
 	t.Helper()
 	dump := c.RunTool(t, "ovsdb-client", "--format=csv", "--data=bare", "dump", "unix:"+c.Dir+"/data/ovn/nb1.sock",
@@ -112,7 +112,7 @@ func (c *egressScaleFixture) countOwnRows(t *testing.T) int {
 	return strings.Count(dump, ownership.RowShardKey+"=")
 }
 
-// createPods makes the pods, and waits until all are selected.
+// createPods creates the pods and waits until all are selected.
 func (c *egressScaleFixture) createPods(t *testing.T, item *show.Item) {
 	t.Helper()
 	ctx, before, cpu, begun := harness.Within(t, show.ChooseSize(20*time.Minute, 5*time.Minute)),
@@ -134,7 +134,7 @@ func (c *egressScaleFixture) createPods(t *testing.T, item *show.Item) {
 		(c.Controller.CPUTime(t) - cpu).Seconds())
 }
 
-// createPod makes a pod with an address, which nobody schedules.
+// createPod creates a pod with an address, which is never scheduled.
 func (c *egressScaleFixture) createPod(ctx context.Context, i int) error {
 	within := i / c.Size
 	_, err := c.Client.CoreV1().Pods(c.NamespaceOf(i%c.Size)).Create(ctx, &corev1.Pod{
@@ -151,7 +151,7 @@ func (c *egressScaleFixture) createPod(ctx context.Context, i int) error {
 	return err
 }
 
-// countSelected is how many addresses there are in the sets of EgressIPs.
+// countSelected returns the number of addresses in the address sets of EgressIPs.
 func (c *egressScaleFixture) countSelected() (n int) {
 	for _, m := range c.addressSets.Cache().Table("Address_Set").RowsShallow() {
 		if row := m.(*addressSetRow); strings.Contains(row.Name, ".egress.") {
@@ -161,7 +161,7 @@ func (c *egressScaleFixture) countSelected() (n int) {
 	return n
 }
 
-// measurePodChange takes one pod after the other out of its EgressIP, and puts it back: each is one transaction.
+// measurePodChange removes one pod after the other from its EgressIP and adds it again: each is one transaction.
 func (c *egressScaleFixture) measurePodChange(t *testing.T, item *show.Item) {
 	t.Helper()
 	c.WaitIdle(t)

@@ -21,11 +21,11 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// scenario is OVN-Kubernetes' test of readiness and reachability, with one way to ask nodes.
+// scenario is OVN-Kubernetes' test of readiness and reachability, with one kind of health check.
 type scenario struct {
 	what  string
 	flags []string
-	// prepareNode makes nodes answer.
+	// prepareNode makes a node answer health checks.
 	prepareNode func(y *egressFixture, t *testing.T, node string)
 	healthPort  int
 }
@@ -40,21 +40,21 @@ var scenarios = []scenario{
 	},
 }
 
-// The address, and the pod that leaves with it.
+// The egress address, and the pod that uses it.
 const (
 	stepAddress = "91.224.11.240"
 	stepPod     = "a"
 )
 
-// runScenario goes through the steps.
+// runScenario starts the lab and runs the steps.
 func (s scenario) runScenario(t *testing.T) string {
 	t.Helper()
 	y := s.startFixture(t, fmt.Sprintf("steps-%d", s.healthPort), 3)
 	return (&scenarioRun{egressFixture: y, scenario: s, pod: stepPod + "." + y.namespaces[0]}).runSteps(t)
 }
 
-// startFixture starts a lab in which the controller runs inside and can ask the nodes. All but the first may hold
-// addresses.
+// startFixture starts a lab in which the controller runs inside and can reach the nodes. All nodes but the first may
+// hold addresses.
 func (s scenario) startFixture(t *testing.T, name string, nodes int) *egressFixture {
 	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
@@ -113,7 +113,7 @@ func (y *egressFixture) startAgent(t *testing.T, node string) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 
-// killAgent ends the agent of a node, which is the child of the program that went into the node.
+// killAgent kills the agent of a node, which is the child of the program that entered the node's namespaces.
 func (y *egressFixture) killAgent(t *testing.T, node string) {
 	t.Helper()
 	entered := y.agents[node].Process.Pid
@@ -127,7 +127,7 @@ func (y *egressFixture) killAgent(t *testing.T, node string) {
 	}
 }
 
-// restartAgent runs the agent of a node again, once another node holds the address.
+// restartAgent starts the agent of a node again when another node holds the address.
 func (y *egressFixture) restartAgent(t *testing.T, node string) {
 	t.Helper()
 	y.waitMoved(t, "out", node)
@@ -145,7 +145,7 @@ type scenarioRun struct {
 	watchers sync.WaitGroup
 }
 
-// runSteps is the 27 steps. Where OVN-Kubernetes' pods leave with their node's address, ours do not leave.
+// runSteps runs the 27 steps. Where pods of OVN-Kubernetes leave with their node's address, ours do not leave.
 func (s *scenarioRun) runSteps(t *testing.T) string {
 	s.notReady = map[string]context.CancelFunc{}
 	defer s.watchers.Wait()
@@ -160,7 +160,7 @@ func (s *scenarioRun) runSteps(t *testing.T) string {
 	// 3
 	first := s.assignedNode(t, "steps")
 	second := map[string]string{"node2": "node3", "node3": "node2"}[first]
-	s.step = 4        // the pod is there
+	s.step = 4        // the pod exists
 	s.expectEgress(t) // 5
 	s.setReachable(t, first, false)
 	s.expectAssigned(t, second)
@@ -172,7 +172,7 @@ func (s *scenarioRun) runSteps(t *testing.T) string {
 	s.setReachable(t, first, true)
 	s.expectAssigned(t, first)
 	s.expectEgress(t)
-	s.setReachable(t, second, true) // 15: it stays where it is
+	s.setReachable(t, second, true) // 15: the address does not move
 	s.expectAddressStays(t, first)
 	s.expectEgress(t)
 	s.setReady(t, first, false)
@@ -190,7 +190,7 @@ func (s *scenarioRun) runSteps(t *testing.T) string {
 	return "unreachable, NotReady, both, and back; the address stays when the other node returns, and the pod is silent without one"
 }
 
-// setReachable lets a node answer, or not.
+// setReachable makes a node answer health checks, or not.
 func (s *scenarioRun) setReachable(t *testing.T, node string, answers bool) {
 	t.Helper()
 	s.step++
@@ -204,7 +204,7 @@ func (s *scenarioRun) setReachable(t *testing.T, node string, answers bool) {
 	}
 }
 
-// setReady makes Kubernetes call a node Ready, or not: again and again, because its kubelet says otherwise.
+// setReady sets the condition Ready of a node repeatedly, because its kubelet reports otherwise.
 func (s *scenarioRun) setReady(t *testing.T, node string, ready bool) {
 	t.Helper()
 	s.step++
@@ -231,7 +231,7 @@ func (s *scenarioRun) setReady(t *testing.T, node string, ready bool) {
 	})
 }
 
-// expectAssigned waits until a node holds the address, or none does.
+// expectAssigned waits until a node holds the address or, with an empty name, until none does.
 func (s *scenarioRun) expectAssigned(t *testing.T, node string) {
 	t.Helper()
 	s.step++
@@ -244,13 +244,13 @@ func (s *scenarioRun) expectAssigned(t *testing.T, node string) {
 	})
 }
 
-// expectAddressStays fails the test when the address leaves its node within a time in which it would.
+// expectAddressStays fails the test if the address leaves its node within the time in which it would move.
 func (s *scenarioRun) expectAddressStays(t *testing.T, node string) {
 	t.Helper()
 	s.step++
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for range 16 { // a node is believed again after five seconds
+	for range 16 { // a node is trusted again after five seconds
 		<-tick.C
 		if now := s.assignedNode(t, "steps"); now != node {
 			t.Fatalf("step %d: the address went from %s to %s", s.step, node, now)
@@ -258,14 +258,15 @@ func (s *scenarioRun) expectAddressStays(t *testing.T, node string) {
 	}
 }
 
-// expectEgress: the pod leaves with the address.
+// expectEgress checks that the pod leaves with the address.
 func (s *scenarioRun) expectEgress(t *testing.T) {
 	t.Helper()
 	s.step++
 	s.expectEgressAs(t, s.pod, stepAddress)
 }
 
-// expectBlocked: it does not leave. A node that is not to be Ready is so for a moment when its kubelet says so.
+// expectBlocked checks that the pod cannot leave. A node that should be not Ready is briefly Ready whenever its kubelet
+// reports.
 func (s *scenarioRun) expectBlocked(t *testing.T) {
 	t.Helper()
 	s.step++
@@ -279,7 +280,7 @@ func (s *scenarioRun) expectBlocked(t *testing.T) {
 	})
 }
 
-// expectInternalAccess: it reaches others inside as ever.
+// expectInternalAccess checks that the pod still reaches other pods.
 func (s *scenarioRun) expectInternalAccess(t *testing.T) {
 	t.Helper()
 	s.step++

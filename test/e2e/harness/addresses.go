@@ -13,21 +13,21 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
-// NetworkTypes are the types of external networks of the shared lab.
-// of a project on cloud: the default, a secondary and a third one
+// NetworkTypes are the types of the external networks of the shared lab. For a project on cloud these are the default
+// network, a secondary and a third one.
 var NetworkTypes = []string{"cloud", "public", "third"}
 
 var (
-	// Protocols are those that everything is asked by.
+	// Protocols are the protocols that every path is tested with.
 	Protocols = []string{"http", "tcp", "udp", "sctp"}
-	// InternetAddress is the host that stands for the internet.
+	// InternetAddress is the address of the host that represents the internet.
 	InternetAddress = blueprint.InternetAddresses()[0].String()
 )
 
-// ExternalNetwork is a wire, with who is there.
+// ExternalNetwork is a wire with its client and neighbour.
 type ExternalNetwork struct{ networkType, Client, ClientAddress, Neighbour, NeighbourAddress string }
 
-// Network is the external network of a type.
+// Network returns the external network of a type.
 func (c *Cluster) Network(t *testing.T, kind string) ExternalNetwork {
 	t.Helper()
 	segments := c.Blueprint.Segments()
@@ -42,7 +42,7 @@ func (c *Cluster) Network(t *testing.T, kind string) ExternalNetwork {
 	}
 }
 
-// ReadField is a field of an object as text; empty when it is not there.
+// ReadField returns a field of an object as text. It is empty if the field or the object does not exist.
 func (c *Cluster) ReadField(t *testing.T, kind, namespace, name string, path ...string) string {
 	t.Helper()
 	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
@@ -59,7 +59,7 @@ func (c *Cluster) ReadField(t *testing.T, kind, namespace, name string, path ...
 	return fmt.Sprint(value)
 }
 
-// IsUpToDate holds when an object is in force as it is written now, not as it was before.
+// IsUpToDate reports whether an object is Programmed at its current generation.
 func IsUpToDate(o *unstructured.Unstructured) bool {
 	if !manifest.True("Programmed")(o) {
 		return false
@@ -68,21 +68,21 @@ func IsUpToDate(o *unstructured.Unstructured) bool {
 	return seen == o.GetGeneration()
 }
 
-// WaitProgrammedOnNodes waits until an object is in force and every node has what OVN made of it.
+// WaitProgrammedOnNodes waits until an object is Programmed and every node has the resulting flows.
 func (c *Cluster) WaitProgrammedOnNodes(t *testing.T, kind, namespace, name string) {
 	t.Helper()
 	c.WaitForObject(t, kind, namespace, name, IsUpToDate)
 	c.SyncFlows(t)
 }
 
-// ApplyObject applies an object of ours without waiting for anything.
+// ApplyObject applies an object of kube-dc.com/v1 without waiting.
 func (c *Cluster) ApplyObject(t *testing.T, kind, namespace, name, spec string) {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: %s}",
 		kind, name, namespace, spec))
 }
 
-// CreateEIP makes an EIp and returns its address.
+// CreateEIP creates an EIp, waits for it and returns its address.
 func (c *Cluster) CreateEIP(t *testing.T, namespace, name, spec string) string {
 	t.Helper()
 	c.ApplyObject(t, "EIp", namespace, name, spec)
@@ -90,7 +90,7 @@ func (c *Cluster) CreateEIP(t *testing.T, namespace, name, spec string) string {
 	return c.ReadField(t, "EIp", namespace, name, "status", "ipAddress")
 }
 
-// CreateFIP makes a FIp, or changes it, and returns its external address when it is in force.
+// CreateFIP creates or changes a FIp, waits until it is Programmed and returns its external address.
 func (c *Cluster) CreateFIP(t *testing.T, namespace, name, spec string) string {
 	t.Helper()
 	c.ApplyObject(t, "FIp", namespace, name, spec)
@@ -98,7 +98,7 @@ func (c *Cluster) CreateFIP(t *testing.T, namespace, name, spec string) string {
 	return c.ReadField(t, "FIp", namespace, name, "status", "externalIP")
 }
 
-// DeleteAndWait deletes an object of ours and waits until it is gone and every node knows.
+// DeleteAndWait deletes an object and waits until it is gone and the nodes have updated their flows.
 func (c *Cluster) DeleteAndWait(t *testing.T, kind, namespace, name string) {
 	t.Helper()
 	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}",
@@ -109,7 +109,7 @@ func (c *Cluster) DeleteAndWait(t *testing.T, kind, namespace, name string) {
 	c.SyncFlows(t)
 }
 
-// ExpectAnswers asks by each protocol, and returns how many ways that were.
+// ExpectAnswers runs ExpectAnswer for each protocol and returns the number of protocols.
 func (c *Cluster) ExpectAnswers(t *testing.T, where, address, name, saw string) int {
 	t.Helper()
 	for _, proto := range Protocols {
@@ -118,7 +118,7 @@ func (c *Cluster) ExpectAnswers(t *testing.T, where, address, name, saw string) 
 	return len(Protocols)
 }
 
-// Download gets so many MiB.
+// Download gets the given number of MiB and fails the test if the size differs.
 func (c *Cluster) Download(t *testing.T, where, address string, mib int64) {
 	t.Helper()
 	a, err := program.Ask(Within(t, 20*time.Second), c.NS(where), fmt.Sprintf("http://%s/blob?mb=%d", address, mib))

@@ -15,7 +15,6 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// parseFile reads a manifest.
 func parseFile(t *testing.T, file string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := manifest.Parse(ReadFile(t, file))
@@ -25,8 +24,8 @@ func parseFile(t *testing.T, file string) []*unstructured.Unstructured {
 	return objects
 }
 
-// RunAgent runs the agent of a node until the test ends, with the rights of the chart's ServiceAccount as a pod on that
-// node has them, and with the chart's capabilities only. Its log goes to a file.
+// RunAgent runs the agent of a node until the test ends, with the permissions that the chart's ServiceAccount has for a
+// pod on that node and with the chart's capabilities only. It appends the agent's log to the file.
 func (c *Cluster) RunAgent(t *testing.T, node, file string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport-agent")
@@ -54,7 +53,8 @@ func (c *Cluster) RunAgent(t *testing.T, node, file string) *exec.Cmd {
 	return agent
 }
 
-// ApplyAgent applies what the chart has for agents, but the agents: the lab's kubelet runs images of its own only.
+// ApplyAgent applies the chart's objects for agents except the DaemonSet, because the lab's kubelet runs only built-in
+// images.
 func (c *Cluster) ApplyAgent(t *testing.T) {
 	t.Helper()
 	for _, o := range parseFile(t, "../../../bin/sallyport-agent.yaml") {
@@ -67,7 +67,7 @@ func (c *Cluster) ApplyAgent(t *testing.T) {
 	}
 }
 
-// AgentKubeconfig is that of the agent on a node.
+// AgentKubeconfig returns the path of the kubeconfig of the agent on a node.
 func (c *Cluster) AgentKubeconfig(t *testing.T, node string) string {
 	t.Helper()
 	path, err := c.AgentConfig(Within(t, time.Minute), c.Client, ChartNamespace, node)
@@ -77,7 +77,7 @@ func (c *Cluster) AgentKubeconfig(t *testing.T, node string) string {
 	return path
 }
 
-// Segment is an external network or an uplink.
+// Segment returns an external network or uplink by name.
 func (c *Cluster) Segment(t *testing.T, name string) blueprint.Segment {
 	t.Helper()
 	all := c.Blueprint.Segments()
@@ -88,7 +88,7 @@ func (c *Cluster) Segment(t *testing.T, name string) blueprint.Segment {
 	return all[i]
 }
 
-// KubeconfigForHost is a kubeconfig that was made for a node, for use here.
+// KubeconfigForHost converts a kubeconfig for a node to one that works outside the lab, and returns its path.
 func (c *Cluster) KubeconfigForHost(t *testing.T, path string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(path)
@@ -109,13 +109,13 @@ func (c *Cluster) KubeconfigForHost(t *testing.T, path string) string {
 	return out
 }
 
-// RunOnNode1 runs a command of the machine in the network of node1.
+// RunOnNode1 runs a command of the machine in the network namespace of node1.
 func (c *Cluster) RunOnNode1(t *testing.T, argv ...string) {
 	t.Helper()
 	c.RunInNetns(t, "node1", argv...)
 }
 
-// RunInNetns runs a command of the machine in the network of a node or host.
+// RunInNetns runs a command of the machine in the network namespace of a node or host.
 func (c *Cluster) RunInNetns(t *testing.T, place string, argv ...string) {
 	t.Helper()
 	cmd, err := c.Command("", place, argv...)

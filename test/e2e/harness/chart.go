@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	renderedChartFile = "../../../bin/sallyport.yaml" // what `make chart` makes of the chart with its own values
-	// ChartNamespace is where the chart is installed.
+	renderedChartFile = "../../../bin/sallyport.yaml" // written by `make chart` with the chart's default values
+	// ChartNamespace is the namespace that the chart is installed in.
 	ChartNamespace      = "kube-system"
 	chartServiceAccount = "sallyport-controller"
 )
 
-// ApplyChart applies the rendered chart, again when it was applied before: it stays until the lab ends. The Deployment
-// gets no pods, because the lab's kubelet runs images of its own only.
+// ApplyChart applies the rendered chart, or applies it again. It remains until the lab ends. The Deployment gets no
+// replicas, because the lab's kubelet runs only built-in images.
 func (c *Cluster) ApplyChart(t *testing.T) {
 	t.Helper()
 	raw, err := os.ReadFile(renderedChartFile)
@@ -58,7 +58,7 @@ func (c *Cluster) ApplyChart(t *testing.T) {
 	}
 }
 
-// ControllerKubeconfig writes a kubeconfig with the rights of the chart's ServiceAccount and no others, and returns its
+// ControllerKubeconfig writes a kubeconfig with only the permissions of the chart's ServiceAccount, and returns its
 // path.
 func (c *Cluster) ControllerKubeconfig(t *testing.T) string {
 	t.Helper()
@@ -82,7 +82,7 @@ func (c *Cluster) ControllerKubeconfig(t *testing.T) string {
 	return path
 }
 
-// LoadConfig reads a kubeconfig, without a limit on the client's side.
+// LoadConfig reads a kubeconfig and disables the client-side rate limit.
 func LoadConfig(t *testing.T, kubeconfig string) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -28,7 +28,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
-// LoadTopology reads how a lab is laid out.
+// LoadTopology reads a topology file from testdata.
 func LoadTopology(t *testing.T, file string) blueprint.Blueprint {
 	t.Helper()
 	b, err := blueprint.Load(filepath.Join("../testdata", file))
@@ -38,7 +38,7 @@ func LoadTopology(t *testing.T, file string) blueprint.Blueprint {
 	return b
 }
 
-// StartSallyport is a lab of the test's own with Sallyport in it.
+// StartSallyport starts a lab for one test and runs Sallyport in it.
 func StartSallyport(t *testing.T, name string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
 	c := StartLab(t, name, b)
@@ -48,7 +48,7 @@ func StartSallyport(t *testing.T, name string, b blueprint.Blueprint) *Cluster {
 	return c
 }
 
-// RunInNetns runs a program of this machine in a namespace.
+// RunInNetns runs a program of this machine in a network namespace.
 func RunInNetns(ns netns.NS, argv ...string) error {
 	return ns.Do(func() error {
 		out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
@@ -74,7 +74,7 @@ var sharedLab struct {
 	err  error
 }
 
-// SharedLab is the lab that tests use side by side: each works in namespaces and VPCs of its own.
+// SharedLab returns the lab that tests share. Each test works in namespaces and VPCs of its own.
 func SharedLab(t *testing.T) *Cluster {
 	t.Helper()
 	runBesideOthers(t)
@@ -91,7 +91,7 @@ func SharedLab(t *testing.T) *Cluster {
 	return sharedLab.lab
 }
 
-// StartLab is a lab for one test alone.
+// StartLab starts a lab for one test.
 func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
 	runBesideOthers(t)
@@ -108,7 +108,7 @@ func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	return c
 }
 
-// BringUpLab starts a lab that the caller ends.
+// BringUpLab starts a lab. The caller must end it.
 func BringUpLab(name string, b blueprint.Blueprint) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
@@ -119,7 +119,7 @@ func BringUpLab(name string, b blueprint.Blueprint) (*Cluster, error) {
 	return AttachToLab(l, b)
 }
 
-// AttachToLab makes clients for a running lab.
+// AttachToLab creates clients for a running lab.
 func AttachToLab(l *lab.Lab, b blueprint.Blueprint) (*Cluster, error) {
 	c := &Cluster{Lab: l, Blueprint: b}
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig())
@@ -137,7 +137,7 @@ func AttachToLab(l *lab.Lab, b blueprint.Blueprint) (*Cluster, error) {
 	return c, err
 }
 
-// Within is a context that ends after a time, at the latest with the test.
+// Within returns a context that ends after the limit, or with the test.
 func Within(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -145,7 +145,7 @@ func Within(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
-// Apply applies manifests that go again with the test.
+// Apply applies manifests and deletes their objects at the end of the test.
 func (c *Cluster) Apply(t *testing.T, text string) {
 	t.Helper()
 	if err := c.Objects.Apply(Within(t, time.Minute), text); err != nil {
@@ -160,7 +160,7 @@ func (c *Cluster) Apply(t *testing.T, text string) {
 	})
 }
 
-// WaitForObject waits up to a minute until a condition holds for an object.
+// WaitForObject waits up to a minute until the condition holds for an object.
 func (c *Cluster) WaitForObject(t *testing.T, kind, namespace, name string, holds manifest.Condition) {
 	t.Helper()
 	if err := c.Objects.Wait(Within(t, time.Minute), ObjectRef(kind, namespace, name), holds); err != nil {
@@ -168,10 +168,10 @@ func (c *Cluster) WaitForObject(t *testing.T, kind, namespace, name string, hold
 	}
 }
 
-// IsReady holds for an object whose condition Ready is true.
+// IsReady reports whether the condition Ready of an object is true.
 func IsReady(o *unstructured.Unstructured) bool { return manifest.True("Ready")(o) }
 
-// ObjectRef names an object by its kind, for the kinds that tests use.
+// ObjectRef returns a reference to an object of one of the kinds that tests use.
 func ObjectRef(kind, namespace, name string) manifest.Ref {
 	gv := schema.GroupVersion{Version: "v1"}
 	switch kind {
@@ -197,14 +197,15 @@ func ObjectRef(kind, namespace, name string) manifest.Ref {
 	return manifest.Ref{GVK: gv.WithKind(kind), Namespace: namespace, Name: name}
 }
 
-// CreateNamespace makes a namespace whose pods belong to the given subnet, and removes it after the test.
+// CreateNamespace creates a namespace, waits until Kube-OVN has assigned the subnet to it (ovn-default if empty), and
+// deletes the namespace after the test.
 func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 	t.Helper()
 	if err := c.Objects.Apply(Within(t, time.Minute),
 		fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // without waiting: Kubernetes takes five seconds for it, and names are not used twice
+	t.Cleanup(func() { // without waiting: Kubernetes takes five seconds, and names are not reused
 		if err := c.Client.CoreV1().Namespaces().Delete(context.Background(), name,
 			metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete namespace %s: %v", name, err)
@@ -217,15 +218,15 @@ func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 	c.WaitForObject(t, "Namespace", "", name, belongsToSubnet(subnet))
 }
 
-// belongsToSubnet says whether pods of a namespace belong to a subnet if they do not choose another.
+// belongsToSubnet returns a condition that holds if a subnet is the default subnet of a namespace.
 func belongsToSubnet(subnet string) manifest.Condition {
 	return func(o *unstructured.Unstructured) bool {
 		return o != nil && strings.Split(o.GetAnnotations()["ovn.kubernetes.io/logical_switch"], ",")[0] == subnet
 	}
 }
 
-// CreateVPC makes a VPC with one subnet "<name>-net" for the namespace of the same name; cidr may have a prefix of each
-// family.
+// CreateVPC creates a VPC with one subnet "<name>-net" for the namespace of the same name. cidr may contain one prefix
+// of each family.
 func (c *Cluster) CreateVPC(t *testing.T, name, cidr string) {
 	t.Helper()
 	protocol := map[bool]string{true: "Dual", false: "IPv4"}[strings.Contains(cidr, ",")]
@@ -243,7 +244,7 @@ spec: {vpc: %[1]s, protocol: %[2]s, cidrBlock: "%[3]s", namespaces: [%[1]s]}`, n
 // Pod is a pod of a test.
 type Pod struct {
 	Namespace, Name, Node string
-	Address               string // a fixed one, or what Kube-OVN gives
+	Address               string // empty: allocated by Kube-OVN
 	Image                 string
 	Command               []string // instead of the image's program
 	Labels, Annotations   map[string]string
@@ -298,24 +299,24 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 	return address
 }
 
-// AnswerTimeout is how long a test waits for an answer: long enough for a connection's second SYN, a second after the
+// AnswerTimeout limits how long a test waits for an answer. It allows for one retransmitted SYN, a second after the
 // first.
 const AnswerTimeout = 2 * time.Second
 
-// SendRequest asks once, from where to target, and returns what was answered or why nothing was.
+// SendRequest sends one request from a place to a target and returns the answer or the error.
 func (c *Cluster) SendRequest(where, target string) (program.Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), AnswerTimeout)
 	defer cancel()
 	return program.Ask(ctx, c.NS(where), target)
 }
 
-// ExpectAnswer fails the test unless target answers, asked from where, as name and having seen the address saw ("" for
-// any).
+// ExpectAnswer sends a request from a place to a target. It fails the test unless the server has the given name and saw
+// the client address saw ("" for any).
 func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 	t.Helper()
 	var a program.Answer
 	var err error
-	for range 3 { // a packet can be lost while a neighbour is being asked for; a wrong path stays wrong
+	for range 3 { // a packet can be lost during ARP resolution; a wrong path fails every time
 		if a, err = c.SendRequest(where, target); err == nil {
 			break
 		}
@@ -329,7 +330,7 @@ func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 	}
 }
 
-// ExpectSilence fails the test when target answers, asked from where.
+// ExpectSilence fails the test if a request from a place to the target is answered.
 func (c *Cluster) ExpectSilence(t *testing.T, where, target string) {
 	t.Helper()
 	if err := program.CheckTarget(target); err != nil {
@@ -340,7 +341,7 @@ func (c *Cluster) ExpectSilence(t *testing.T, where, target string) {
 	}
 }
 
-// RunTool runs one of the lab's programs in the lab's own namespace.
+// RunTool runs one of the lab's programs in the lab's own namespace and returns its output.
 func (c *Cluster) RunTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd, err := c.Command("", "lab", append([]string{c.Parts.Program(name)}, args...)...)
@@ -356,21 +357,21 @@ func (c *Cluster) RunTool(t *testing.T, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// RunVsctl runs ovs-vsctl on a node's Open vSwitch.
+// RunVsctl runs ovs-vsctl on the Open vSwitch of a node.
 func (c *Cluster) RunVsctl(t *testing.T, node string, args ...string) string {
 	t.Helper()
 	return c.RunTool(t, "ovs-vsctl", append([]string{"--db=unix:" + filepath.Join(c.Dir, "data", node, "db.sock")},
 		args...)...)
 }
 
-// SyncFlows waits until every node has the flows of what is in the northbound database.
+// SyncFlows waits until every node has the flows for the current northbound database.
 func (c *Cluster) SyncFlows(t *testing.T) {
 	t.Helper()
 	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "--timeout=30", "--wait=hv",
 		"sync")
 }
 
-// ReadFile reads a file, or fails the test.
+// ReadFile returns the content of a file, or fails the test.
 func ReadFile(t *testing.T, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -380,7 +381,7 @@ func ReadFile(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// CountFakeObjects counts the fake nodes that are ready and the addresses that fake pods have.
+// CountFakeObjects counts the fake nodes that are Ready and the addresses of running fake pods.
 func (c *Cluster) CountFakeObjects(t *testing.T) (nodes, addresses int) {
 	t.Helper()
 	list, err := c.Client.CoreV1().Nodes().List(Within(t, time.Minute), metav1.ListOptions{})

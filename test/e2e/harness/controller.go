@@ -21,16 +21,16 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// AutodeleteAfter is how long a Service may be without endpoints before it goes by itself, when it asked for that.
+// AutodeleteAfter is how long a Service with autodelete may be without endpoints before the controller deletes it.
 const AutodeleteAfter = 2 * time.Second
 
 const controllerProgram = "../../../bin/sallyport-controller"
 
-// Controller is sallyport-controller, run beside a lab with the rights of the chart's ServiceAccount and no others.
+// Controller is sallyport-controller, run next to a lab with only the permissions of the chart's ServiceAccount.
 type Controller struct {
 	Args           []string
 	logFile        string
-	MetricsAddress string // address
+	MetricsAddress string
 
 	mu      sync.Mutex
 	Process *exec.Cmd
@@ -43,14 +43,14 @@ var SharedController struct {
 	*Controller
 }
 
-// StopIfStarted ends the controller, if it was started.
+// StopIfStarted stops the controller if it was started.
 func (c *Controller) StopIfStarted() {
 	if c != nil {
 		c.Stop(syscall.SIGTERM)
 	}
 }
 
-// SharedSallyport is the shared lab with Sallyport installed and running.
+// SharedSallyport returns the shared lab with Sallyport installed and running.
 func SharedSallyport(t *testing.T) *Cluster {
 	t.Helper()
 	c := SharedLab(t)
@@ -70,7 +70,7 @@ func SharedSallyport(t *testing.T) *Cluster {
 	return c
 }
 
-// InstallSallyport installs what the controller needs.
+// InstallSallyport installs KubeVirt's CRD and the chart.
 func (c *Cluster) InstallSallyport(t *testing.T) {
 	t.Helper()
 	if err := c.Objects.Apply(Within(t, time.Minute), ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
@@ -79,7 +79,7 @@ func (c *Cluster) InstallSallyport(t *testing.T) {
 	c.ApplyChart(t)
 }
 
-// NewController is one that is not started yet. Its log goes to a file in the directory.
+// NewController returns a controller that is not started yet. Its log is written to a file in the directory.
 func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Controller {
 	t.Helper()
 	north, south := c.DatabaseConfig(t, "nb"), c.DatabaseConfig(t, "sb")
@@ -99,7 +99,7 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 	return &Controller{Args: args, MetricsAddress: metrics, logFile: filepath.Join(dir, c.Name+"-controller.log")}
 }
 
-// DatabaseConfig is how a database of OVN is reached from outside of the lab: nb or sb.
+// DatabaseConfig returns the configuration for connecting to an OVN database, nb or sb, from outside the lab.
 func (c *Cluster) DatabaseConfig(t *testing.T, name string) ovn.Config {
 	t.Helper()
 	status, err := c.Status(Within(t, time.Minute))
@@ -111,33 +111,33 @@ func (c *Cluster) DatabaseConfig(t *testing.T, name string) ovn.Config {
 		KeyFile:  filepath.Join(c.Dir, "pki/ovn.key"),
 		CAFile:   filepath.Join(c.Dir, "pki/ca.crt"),
 	}
-	for _, d := range status.Doors {
-		if strings.HasPrefix(d.Name, name) {
-			out.Endpoints = append(out.Endpoints, "ssl:"+d.Outside)
+	for _, forward := range status.Doors {
+		if strings.HasPrefix(forward.Name, name) {
+			out.Endpoints = append(out.Endpoints, "ssl:"+forward.Outside)
 		}
 	}
 	return out
 }
 
-// FreeAddress is a loopback address that nobody listens on.
+// FreeAddress returns an unused loopback address and port.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // it only held the port
+	defer l.Close() //nolint:errcheck // it only reserved the port
 	return l.Addr().String()
 }
 
-// Start starts the controller. It returns at once: what it does shows in the API.
+// Start starts the controller and returns immediately.
 func (c *Controller) Start(t *testing.T) {
 	t.Helper()
 	log, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // the process has its own
+	defer log.Close() //nolint:errcheck // the process has its own descriptor
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Process = exec.Command(controllerProgram, c.Args...)
@@ -150,8 +150,8 @@ func (c *Controller) Start(t *testing.T) {
 	go func() { _ = process.Wait(); close(ended) }()
 }
 
-// StartForTest starts the controller, and ends it with the test. Of one that has failed, it tells what the controller
-// said last.
+// StartForTest starts the controller and stops it at the end of the test. If the test failed, it logs the end of the
+// controller's log.
 func (c *Controller) StartForTest(t *testing.T) {
 	t.Helper()
 	c.Start(t)
@@ -163,7 +163,7 @@ func (c *Controller) StartForTest(t *testing.T) {
 	})
 }
 
-// Stop sends a signal and waits for the end.
+// Stop sends a signal and waits until the controller has exited.
 func (c *Controller) Stop(signal syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +185,7 @@ func (c *Controller) Signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// ReadMetrics is the controller's metrics, by name with labels.
+// ReadMetrics returns the controller's metrics by name with labels. It fails the test on errors.
 func (c *Controller) ReadMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	out, err := c.ScrapeMetrics(Within(t, 10*time.Second))
@@ -195,7 +195,7 @@ func (c *Controller) ReadMetrics(t *testing.T) map[string]float64 {
 	return out
 }
 
-// ScrapeMetrics is the same for a controller that may not answer.
+// ScrapeMetrics returns the controller's metrics by name with labels, for a controller that may not answer.
 func (c *Controller) ScrapeMetrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.MetricsAddress+"/metrics", nil)
 	if err != nil {
@@ -217,13 +217,13 @@ func (c *Controller) ScrapeMetrics(ctx context.Context) (map[string]float64, err
 	return out, nil
 }
 
-// CountWrites is how often the controller has written to Kubernetes and to OVN.
+// CountWrites returns how often the controller has written to Kubernetes and OVN.
 func (c *Controller) CountWrites(t *testing.T) (total float64) {
 	t.Helper()
 	return SumWrites(c.ReadMetrics(t))
 }
 
-// SumWrites adds the counters of writes to Kubernetes and to OVN.
+// SumWrites returns the sum of the counters of writes to Kubernetes and OVN.
 func SumWrites(counters map[string]float64) (total float64) {
 	for name, n := range counters {
 		if strings.HasPrefix(name, "sallyport_kubernetes_writes_total") ||
@@ -234,7 +234,7 @@ func SumWrites(counters map[string]float64) (total float64) {
 	return total
 }
 
-// LogTail is the end of the log.
+// LogTail returns the last lines of the log.
 func (c *Controller) LogTail(lines int) string {
 	raw, err := os.ReadFile(c.logFile)
 	if err != nil {
@@ -244,14 +244,14 @@ func (c *Controller) LogTail(lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// CreateOrganization makes a namespace for Projects.
+// CreateOrganization creates a namespace for Projects.
 func (c *Cluster) CreateOrganization(t *testing.T, name string) {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name))
 }
 
-// CreateProject makes a Project and waits until it is in force. It goes with the test. It returns the project's
-// namespace.
+// CreateProject creates a Project, waits until it is Programmed and returns its namespace. The Project is deleted at
+// the end of the test.
 func (c *Cluster) CreateProject(t *testing.T, organization, name, cidr, network string) string {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf(`
@@ -262,12 +262,12 @@ spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, netwo
 	c.WaitProgrammed(t, "Project", organization, name)
 	namespace := organization + "-" + name
 	c.WaitForObject(t, "ServiceAccount", namespace, "default", manifest.Exists)
-	// pods are refused until then
+	// the admission policy refuses pods before that
 	c.WaitForObject(t, "Namespace", "", namespace, belongsToSubnet(ownership.VPCSubnetName(namespace)))
 	return namespace
 }
 
-// WaitProgrammed waits until an object of ours is in force.
+// WaitProgrammed waits up to 30 seconds until an object is Programmed.
 func (c *Cluster) WaitProgrammed(t *testing.T, kind, namespace, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/model"
 )
 
-// RunNbctl is OVN's own tool, on whichever server leads.
+// RunNbctl runs ovn-nbctl against the leader of the northbound database.
 func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
 	t.Helper()
 	var sockets []string
@@ -25,7 +25,7 @@ func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
 	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), "--timeout=30"}, args...)...)
 }
 
-// NewNBClient is a client that speaks TLS to whichever server leads, about one table.
+// NewNBClient returns a client for one table that connects to the leader of the northbound database over TLS.
 func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) client.Client {
 	t.Helper()
 	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{table: row})
@@ -37,9 +37,9 @@ func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range status.Doors {
-		if strings.HasPrefix(d.Name, "nb") {
-			options = append(options, client.WithEndpoint("ssl:"+d.Outside))
+	for _, forward := range status.Doors {
+		if strings.HasPrefix(forward.Name, "nb") {
+			options = append(options, client.WithEndpoint("ssl:"+forward.Outside))
 		}
 	}
 	nb, err := client.NewOVSDBClient(dbModel, options...)
@@ -50,7 +50,7 @@ func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) clien
 	return nb
 }
 
-// clientTLSConfig is a client's side of the lab's TLS.
+// clientTLSConfig returns the TLS configuration of a client of the lab's databases.
 func (c *Cluster) clientTLSConfig(t *testing.T) *tls.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(filepath.Join(c.Dir, "pki/ovn.crt"), filepath.Join(c.Dir, "pki/ovn.key"))
@@ -66,7 +66,7 @@ func (c *Cluster) clientTLSConfig(t *testing.T) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}
 }
 
-// NBLeader is the process that leads the northbound database.
+// NBLeader returns the name of the process that leads the northbound database.
 func (c *Cluster) NBLeader(t *testing.T) string {
 	t.Helper()
 	for _, server := range c.RunningNBServers(t) {
@@ -79,7 +79,7 @@ func (c *Cluster) NBLeader(t *testing.T) string {
 	return ""
 }
 
-// RunningNBServers lists the northbound servers that run.
+// RunningNBServers lists the northbound servers that are running.
 func (c *Cluster) RunningNBServers(t *testing.T) (out []string) {
 	t.Helper()
 	status, err := c.Status(Within(t, time.Minute))
@@ -94,12 +94,12 @@ func (c *Cluster) RunningNBServers(t *testing.T) (out []string) {
 	return out
 }
 
-// DatabaseFile is the path of a file of a database server: its socket, its log.
+// DatabaseFile returns the path of a file of a database server, such as its socket or log.
 func (c *Cluster) DatabaseFile(server, kind string) string {
 	return filepath.Join(c.Dir, "data/ovn", strings.TrimPrefix(server, "ovn-")+"."+kind)
 }
 
-// ReadNBTable reads a table of the northbound database: rows with the columns, or with all when none is named.
+// ReadNBTable reads a table of the northbound database. If columns is empty, rows have all columns.
 func (c *Cluster) ReadNBTable(t *testing.T, table, columns string) (out []map[string]any) {
 	t.Helper()
 	var read struct {
@@ -123,7 +123,7 @@ func (c *Cluster) ReadNBTable(t *testing.T, table, columns string) (out []map[st
 	return out
 }
 
-// decodeOVSDBValue is a value without OVSDB's marks of what it is.
+// decodeOVSDBValue removes OVSDB's type tags from a value.
 func decodeOVSDBValue(cell any) any {
 	pair, ok := cell.([]any)
 	if !ok || len(pair) != 2 {

@@ -6,7 +6,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/world"
 )
 
-// CountDrops counts what each router has dropped since the last reset.
+// CountDrops returns the number of packets that each router has dropped since the last reset.
 func (c *Cluster) CountDrops(t *testing.T) map[string]uint64 {
 	t.Helper()
 	out := map[string]uint64{}
@@ -20,7 +20,7 @@ func (c *Cluster) CountDrops(t *testing.T) map[string]uint64 {
 	return out
 }
 
-// ResetDrops sets the counters of dropped packets to zero on all routers outside.
+// ResetDrops resets the drop counters of all routers outside the cluster.
 func (c *Cluster) ResetDrops(t *testing.T) {
 	t.Helper()
 	for _, s := range c.Blueprint.Segments() {
@@ -30,7 +30,7 @@ func (c *Cluster) ResetDrops(t *testing.T) {
 	}
 }
 
-// ExpectNoDrops fails the test when a router has dropped anything since the last reset.
+// ExpectNoDrops fails the test if a router has dropped a packet since the last reset.
 func (c *Cluster) ExpectNoDrops(t *testing.T) {
 	t.Helper()
 	for router, n := range c.CountDrops(t) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// ControlLab does something to a node or a process of the lab: kill, start, pause, resume, cut, mend.
+// ControlLab sends a command about a node or process to the lab: kill, start, pause, resume, cut, mend.
 func (c *Cluster) ControlLab(t *testing.T, order, target string) {
 	t.Helper()
 	if err := c.Order(Within(t, time.Minute), order, target); err != nil {
@@ -18,7 +18,7 @@ func (c *Cluster) ControlLab(t *testing.T, order, target string) {
 	}
 }
 
-// WaitNodeReady waits until Kubernetes calls a node ready, or not.
+// WaitNodeReady waits until a node is Ready or, if ready is false, not Ready.
 func (c *Cluster) WaitNodeReady(t *testing.T, node string, ready bool) {
 	t.Helper()
 	c.WaitForObject(t, "Node", "", node, func(o *unstructured.Unstructured) bool {
@@ -26,8 +26,8 @@ func (c *Cluster) WaitNodeReady(t *testing.T, node string, ready bool) {
 	})
 }
 
-// ResolveTunnelPeers lets the nodes find each other's tunnel ends again: Open vSwitch drops the packet that makes it
-// ask.
+// ResolveTunnelPeers makes the nodes resolve each other's tunnel endpoints again, because Open vSwitch drops the packet
+// that triggers the resolution.
 func (c *Cluster) ResolveTunnelPeers(t *testing.T) {
 	t.Helper()
 	for _, from := range c.Blueprint.NodeList() {

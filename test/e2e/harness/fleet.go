@@ -27,11 +27,11 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// restartLimit is how long a controller that is started may take until it has run every shard.
+// restartLimit is the maximum time until a restarted controller has run every shard.
 const restartLimit = 30 * time.Second
 
-// MeasureRestart shows that a controller which is started writes nothing when all is as it should be, and is ready
-// soon.
+// MeasureRestart checks that a restarted controller runs every shard within the limit and writes nothing if nothing has
+// changed.
 func (f *ScaleFixture) MeasureRestart(t *testing.T, item *show.Item) {
 	t.Helper()
 	f.WaitIdle(t)
@@ -51,7 +51,7 @@ func (f *ScaleFixture) MeasureRestart(t *testing.T, item *show.Item) {
 	if ready > restartLimit {
 		t.Errorf("a restarted controller is ready after %s; wanted %s", ready, restartLimit)
 	}
-	f.CreateProbeFIP(t, 0) // control: it does write when there is something to write
+	f.CreateProbeFIP(t, 0) // positive control: it does write if something has changed
 	if n := f.Controller.CountWrites(t); n == 0 {
 		t.Error("a new FIp is in force and the restarted controller has counted no write")
 	}
@@ -60,16 +60,16 @@ func (f *ScaleFixture) MeasureRestart(t *testing.T, item *show.Item) {
 		f.Size, ready.Seconds(), cpu.Seconds(), now, most)
 }
 
-// Milliseconds is a duration as a number of milliseconds.
+// Milliseconds returns a duration in milliseconds.
 func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// MedianDuration is the median of durations.
+// MedianDuration returns the median of durations.
 func MedianDuration(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// SumShardRuns is how many runs of shards are counted.
+// SumShardRuns returns the number of shard runs in the counters.
 func SumShardRuns(counters map[string]float64) (total float64) {
 	for name, n := range counters {
 		if strings.HasPrefix(name, "sallyport_shard_runs_total") {
@@ -79,7 +79,7 @@ func SumShardRuns(counters map[string]float64) (total float64) {
 	return total
 }
 
-// CounterIncreases is how much counters have grown.
+// CounterIncreases returns the increase of each counter.
 func CounterIncreases(before, after map[string]float64) map[string]float64 {
 	out := map[string]float64{}
 	for name, n := range after {
@@ -90,10 +90,10 @@ func CounterIncreases(before, after map[string]float64) map[string]float64 {
 	return out
 }
 
-// ProbeName is the EIp and the FIp that come and go.
+// ProbeName is the name of the EIp and the FIp that are created and deleted for measurements.
 const ProbeName = "visitor"
 
-// CreateProbeFIP makes an EIp and a FIp in a project, and returns after how long the FIp is in force.
+// CreateProbeFIP creates an EIp and a FIp in a project, and returns the time until the FIp is Programmed.
 func (f *ScaleFixture) CreateProbeFIP(t *testing.T, i int) time.Duration {
 	t.Helper()
 	begin, ctx := time.Now(), Within(t, time.Minute)
@@ -109,7 +109,7 @@ func (f *ScaleFixture) CreateProbeFIP(t *testing.T, i int) time.Duration {
 	return time.Since(begin)
 }
 
-// DeleteProbeFIP takes both away again.
+// DeleteProbeFIP deletes both again.
 func (f *ScaleFixture) DeleteProbeFIP(t *testing.T, i int) {
 	t.Helper()
 	err := f.Objects.Delete(Within(t, time.Minute), fmt.Sprintf(`
@@ -121,11 +121,11 @@ func (f *ScaleFixture) DeleteProbeFIP(t *testing.T, i int) {
 	}
 }
 
-// ProbeProject is a project that was there from the beginning.
+// ProbeProject returns the number of a project that has existed since the beginning.
 func (f *ScaleFixture) ProbeProject(i int) int { return i % 5 }
 
-// WaitIdle waits until the controller has had nothing to do for longer than it waits before it looks again by itself.
-// After thousands of Services that takes minutes: Kube-OVN has a look at each, some forty in a second.
+// WaitIdle waits until the controller has been idle for longer than its own periodic checks are apart. After thousands
+// of Services this takes minutes, because Kube-OVN processes each of them, about forty in a second.
 func (f *ScaleFixture) WaitIdle(t *testing.T) {
 	t.Helper()
 	const still = 2500 * time.Millisecond
@@ -135,12 +135,12 @@ func (f *ScaleFixture) WaitIdle(t *testing.T) {
 			f.runsDone, f.idle, since = done, false, time.Now()
 		}
 		f.idle = f.idle || time.Since(since) > still
-		return f.idle // since the last time, if nothing has been run
+		return f.idle // also true if there was no run since the last call
 	})
 }
 
-// waitForMetrics asks the controller for its counters until they are as they should be. A controller that has only just
-// started does not answer.
+// waitForMetrics polls the controller's metrics until the condition holds. A controller that has just started does not
+// answer.
 func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds func(map[string]float64) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -160,7 +160,7 @@ func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds f
 	}
 }
 
-// readProcFile reads a file that the kernel has about the controller's process.
+// readProcFile reads a file from the /proc directory of the controller's process.
 func (c *Controller) readProcFile(t *testing.T, file string) string {
 	t.Helper()
 	c.mu.Lock()
@@ -175,12 +175,12 @@ func (c *Controller) readProcFile(t *testing.T, file string) string {
 	return string(raw)
 }
 
-// CPUTime is the processor time that the controller has used, in user and kernel mode. The kernel counts in hundredths
-// of a second.
+// CPUTime returns the processor time that the controller has used, in user and kernel mode. The kernel's resolution is
+// a hundredth of a second.
 func (c *Controller) CPUTime(t *testing.T) time.Duration {
 	t.Helper()
 	stat := c.readProcFile(t, "stat")
-	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+2:]) // the name of the program may have spaces in it
+	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+2:]) // the program name may contain spaces
 	var ticks int
 	for _, text := range fields[11:13] {
 		n, err := strconv.Atoi(text)
@@ -192,7 +192,7 @@ func (c *Controller) CPUTime(t *testing.T) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// MemoryUsage is what the controller has in memory, and had at most, in MiB.
+// MemoryUsage returns the current and the peak memory usage of the controller in MiB.
 func (c *Controller) MemoryUsage(t *testing.T) (now, most int) {
 	t.Helper()
 	for line := range strings.Lines(c.readProcFile(t, "status")) {
@@ -210,7 +210,7 @@ func (c *Controller) MemoryUsage(t *testing.T) (now, most int) {
 
 const scaleOrganization = "fleet"
 
-// ScaleFixture is many projects in a lab of their own.
+// ScaleFixture is a separate lab with many projects.
 type ScaleFixture struct {
 	*Cluster
 	API        dynamic.Interface
@@ -218,12 +218,12 @@ type ScaleFixture struct {
 	tracker    *objectTracker
 	Size       int
 
-	runsDone float64 // how many runs the controller had done
-	idle     bool    // when it had nothing left to do
+	runsDone float64 // number of runs at the last call of WaitIdle
+	idle     bool    // whether the controller was idle then
 }
 
-// NewScaleFixture is an empty one. The lab has one node, because nothing is sent, and addresses for thousands of
-// projects.
+// NewScaleFixture starts a lab without projects. It has one node, because no packets are sent, and addresses for
+// thousands of projects.
 func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 	t.Helper()
 	network := func(name, prefix string) blueprint.Network {
@@ -240,8 +240,8 @@ func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 		},
 	})
 	c.InstallSallyport(t)
-	// After a run, northd pauses as long as the run took. It has no part in what is measured, and would have a core for
-	// itself.
+	// Make northd pause after each run for as long as the run took. It is not part of the measurement and would
+	// otherwise use a whole core.
 	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "set", "NB_Global", ".",
 		"options:northd-backoff-interval-ms=10000")
 	api, err := dynamic.NewForConfig(c.RESTConfig(t))
@@ -262,9 +262,9 @@ func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 	return f
 }
 
-// startLabWithLazyGC is a lab whose programs take more memory and collect garbage less often: the API server's CPU is
-// what limits the lab, and a quarter of it goes into that. The controller, which is started later, has Go's own
-// setting.
+// startLabWithLazyGC starts a lab whose programs use more memory and collect garbage less often: the CPU of the API
+// server limits the lab, and garbage collection takes a quarter of it. The controller, which is started later, uses
+// Go's default.
 func startLabWithLazyGC(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 	t.Helper()
 	const setting = "GOGC"
@@ -282,13 +282,13 @@ func startLabWithLazyGC(t *testing.T, suffix string, b blueprint.Blueprint) *Clu
 	return StartLab(t, suffix, b)
 }
 
-// ProjectName is the name of the fleet's project i.
+// ProjectName returns the name of project i.
 func ProjectName(i int) string { return fmt.Sprintf("p%04d", i) }
 
-// NamespaceOf is the namespace of the fleet's project i.
+// NamespaceOf returns the namespace of project i.
 func (f *ScaleFixture) NamespaceOf(i int) string { return scaleOrganization + "-" + ProjectName(i) }
 
-// Growth is what it cost to make projects.
+// Growth is the cost of creating projects.
 type Growth struct {
 	Projects           int
 	Took, CPU          time.Duration
@@ -296,7 +296,7 @@ type Growth struct {
 	Memory, MemoryPeak int
 }
 
-// GrowTo makes projects until there are so many, and waits until all are in force.
+// GrowTo creates projects up to the given number and waits until all are Programmed.
 func (f *ScaleFixture) GrowTo(t *testing.T, size int) Growth {
 	t.Helper()
 	ctx := Within(t, show.ChooseSize(50*time.Minute, 5*time.Minute))
@@ -304,7 +304,7 @@ func (f *ScaleFixture) GrowTo(t *testing.T, size int) Growth {
 	if err := f.createProjects(ctx, size); err != nil {
 		t.Fatal(err)
 	}
-	// with the EIp default-gw
+	// six objects for each project: the Project, three EIps including default-gw, two FIps
 	if err := f.tracker.waitUntil(ctx, func(c *objectTracker) bool { return len(c.programmed) >= size*6 }); err != nil {
 		t.Fatalf("%v; of %d objects in force: %s", err, size*6, f.tracker)
 	}
@@ -319,7 +319,7 @@ func (f *ScaleFixture) GrowTo(t *testing.T, size int) Growth {
 	return g
 }
 
-// createProjects makes the Projects, and in each as soon as it has its namespace the addresses.
+// createProjects creates the Projects, and the addresses of each as soon as its namespace exists.
 func (f *ScaleFixture) createProjects(ctx context.Context, size int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -340,7 +340,7 @@ func (f *ScaleFixture) createProjects(ctx context.Context, size int) error {
 	return group.Wait()
 }
 
-// createAddresses makes two EIps and two FIps. One FIp of ten is on the network that is not the project's default.
+// createAddresses creates two EIps and two FIps. One FIp in ten is on the project's secondary network.
 func (f *ScaleFixture) createAddresses(ctx context.Context, i int) error {
 	for n := range 2 {
 		network := "cloud"
@@ -359,7 +359,7 @@ func (f *ScaleFixture) createAddresses(ctx context.Context, i int) error {
 	return nil
 }
 
-// CreateObject creates an object without waiting for anything.
+// CreateObject creates an object without waiting.
 func (f *ScaleFixture) CreateObject(ctx context.Context, kind, namespace, name, spec string) error {
 	r := ObjectRef(kind, namespace, name)
 	objects, err := manifest.Parse(fmt.Sprintf(
@@ -375,7 +375,7 @@ func (f *ScaleFixture) CreateObject(ctx context.Context, kind, namespace, name, 
 	return nil
 }
 
-// objectTracker is which objects that stay are in force, and which namespaces there are.
+// objectTracker tracks which permanent objects are Programmed and which namespaces exist.
 type objectTracker struct {
 	mu               sync.Mutex
 	programmed       map[string]bool // by kind, namespace and name
@@ -384,7 +384,7 @@ type objectTracker struct {
 	changed          chan struct{} // closed at the next change
 }
 
-// newObjectTracker listens until the test ends.
+// newObjectTracker watches objects until the test ends.
 func newObjectTracker(t *testing.T, api dynamic.Interface) *objectTracker {
 	t.Helper()
 	c := &objectTracker{
@@ -429,7 +429,7 @@ func (c *objectTracker) recordObject(kind string, o any) {
 	c.changed = make(chan struct{})
 }
 
-// waitUntil waits until something holds.
+// waitUntil waits until the condition holds.
 func (c *objectTracker) waitUntil(ctx context.Context, holds func(*objectTracker) bool) error {
 	for {
 		c.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// NetnsLinks are the links of a network namespace.
+// NetnsLinks returns the links of a network namespace.
 func NetnsLinks(t *testing.T, ns netns.NS) []netlink.Link {
 	t.Helper()
 	links, err := ns.Links()
@@ -23,13 +23,13 @@ func NetnsLinks(t *testing.T, ns netns.NS) []netlink.Link {
 	return links
 }
 
-// Frame is an Ethernet frame that a pod makes itself.
+// Frame is an Ethernet frame that a pod crafts itself.
 type Frame struct {
 	From, To       net.HardwareAddr
 	Source, Target netip.AddrPort
 	Protocol       byte
-	Flags          byte   // of TCP
-	Vlan           uint16 // 0: none
+	Flags          byte   // TCP flags
+	Vlan           uint16 // 0: untagged
 	Fragment       uint16 // flags and offset
 	Text           string
 }
@@ -38,14 +38,13 @@ type Frame struct {
 const (
 	Syn    = 0x02
 	SynAck = 0x12
-	Ack    = 0x18 // with PSH: it carries data
+	Ack    = 0x18 // with PSH: the segment carries data
 	Rst    = 0x04
 
 	MoreFragments = 0x2000
 )
 
-// Bytes is the frame as it goes on the wire. Its checksums are right: connection tracking would call it invalid
-// otherwise.
+// Bytes encodes the frame with correct checksums, because connection tracking would classify it as invalid otherwise.
 func (f Frame) Bytes() []byte {
 	payload := f.transport()
 	ip := make([]byte, 20, 20+len(payload))
@@ -62,10 +61,10 @@ func (f Frame) Bytes() []byte {
 	return append(append(order.BigEndian.AppendUint16(out, unix.ETH_P_IP), ip...), payload...)
 }
 
-// transport is what the packet carries.
+// transport encodes the transport header and payload.
 func (f Frame) transport() []byte {
 	var head []byte
-	at := 6 // of the checksum
+	at := 6 // offset of the checksum
 	switch f.Protocol {
 	case unix.IPPROTO_TCP:
 		head, at = make([]byte, 20), 16
@@ -93,7 +92,7 @@ func (f Frame) transport() []byte {
 	return out
 }
 
-// checksum is the Internet checksum.
+// checksum returns the Internet checksum.
 func checksum(b []byte) uint16 {
 	var sum uint32
 	for i, c := range b {
@@ -105,7 +104,7 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// ArpRequest asks where an address is.
+// ArpRequest returns an ARP request for an address.
 func ArpRequest(from net.HardwareAddr, asker, asked netip.Addr) []byte {
 	out := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, from...)
 	out = append(order.BigEndian.AppendUint16(out, unix.ETH_P_ARP), 0, 1, 8, 0, 6, 4, 0, 1)
@@ -113,10 +112,10 @@ func ArpRequest(from net.HardwareAddr, asker, asked netip.Addr) []byte {
 	return append(append(out, make([]byte, len(from))...), asked.AsSlice()...)
 }
 
-// InjectFrame sends a frame as it is from a namespace's eth0.
+// InjectFrame sends a raw frame through eth0 of a namespace.
 func InjectFrame(ns netns.NS, raw []byte) error { return InjectFrameOn(ns, "eth0", raw) }
 
-// InjectFrameOn sends a frame as it is by a link.
+// InjectFrameOn sends a raw frame through a link.
 func InjectFrameOn(ns netns.NS, name string, raw []byte) error {
 	return ns.Do(func() error {
 		link, err := netlink.LinkByName(name)
@@ -132,7 +131,7 @@ func InjectFrameOn(ns netns.NS, name string, raw []byte) error {
 	})
 }
 
-// CaptureFrames gives every frame of a protocol that passes a link to a function, until the test ends.
+// CaptureFrames passes every frame of a protocol on a link to a function until the test ends.
 func (c *Cluster) CaptureFrames(t *testing.T, place, link string, protocol uint16, hear func(frame []byte, own bool)) {
 	t.Helper()
 	var fd int
@@ -151,7 +150,7 @@ func (c *Cluster) CaptureFrames(t *testing.T, place, link string, protocol uint1
 			&unix.Timeval{Usec: 100_000}); err != nil {
 			return err
 		}
-		// in network order
+		// the protocol is in network byte order
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: l.Attrs().Index, Protocol: protocol<<8 | protocol>>8})
 	})
 	if err != nil {
@@ -178,7 +177,7 @@ func readFrames(fd int, stop <-chan struct{}, hear func(frame []byte, own bool))
 	}
 }
 
-// HardwareAddress is the MAC address of a host's eth0.
+// HardwareAddress returns the MAC address of a host's eth0.
 func HardwareAddress(t *testing.T, ns netns.NS) (out net.HardwareAddr) {
 	t.Helper()
 	for _, l := range NetnsLinks(t, ns) {

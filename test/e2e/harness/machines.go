@@ -10,8 +10,8 @@ import (
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
 )
 
-// BuildStaticBinary builds a program of testdata for machines, which have no libraries. No limit but that of all tests
-// holds for it: with empty build caches on a busy machine it takes minutes.
+// BuildStaticBinary builds a static program from testdata for virtual machines, which have no libraries. Only the limit
+// of the whole test run applies: with empty build caches on a busy machine it takes minutes.
 func BuildStaticBinary(t *testing.T, dir string, how ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -23,7 +23,7 @@ func BuildStaticBinary(t *testing.T, dir string, how ...string) string {
 	return path
 }
 
-// PrepareVMKit fetches and builds what machines need, before the clock of a boot starts.
+// PrepareVMKit fetches and builds what virtual machines need, before the timeout of a boot starts.
 func PrepareVMKit(t *testing.T) vm.Kit {
 	t.Helper()
 	runBesideOthers(t)
@@ -34,7 +34,7 @@ func PrepareVMKit(t *testing.T) vm.Kit {
 	return kit
 }
 
-// RunVM runs a job and prints how long it took.
+// RunVM runs a job in a virtual machine and logs how long it took.
 func RunVM(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
 	begun := time.Now()

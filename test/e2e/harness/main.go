@@ -1,4 +1,5 @@
-// Package harness is what the end-to-end tests of all themes share: labs with Sallyport, traffic, captures and figures.
+// Package harness is the code that the end-to-end tests of all themes share: labs with Sallyport, traffic, captures and
+// figures.
 package harness
 
 import (
@@ -22,7 +23,7 @@ var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list
 func Main(m *testing.M, lists ...*show.List) {
 	daemon.Hook()
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // a client without a logger complains after some time
+	log.SetLogger(logr.Discard()) // controller-runtime warns after some time if no logger is set
 	if os.Geteuid() != 0 {
 		fmt.Fprintln(os.Stderr, "these tests start labs and need root")
 		os.Exit(1)

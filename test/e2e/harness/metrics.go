@@ -13,8 +13,8 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 )
 
-// CreateCountedObjects makes something of everything that is counted, and returns the counters then: a controller that
-// has done nothing has counted nothing.
+// CreateCountedObjects creates objects for every metric and returns the metrics, because a controller that has done
+// nothing has no counters.
 func (c *Cluster) CreateCountedObjects(t *testing.T) (counters map[string]float64) {
 	t.Helper()
 	org := strings.ToLower(t.Name())
@@ -35,7 +35,7 @@ func (c *Cluster) CreateCountedObjects(t *testing.T) (counters map[string]float6
 	return counters
 }
 
-// hasConditions holds when the controller has said something of an object.
+// hasConditions reports whether the controller has written conditions to an object.
 func hasConditions(o *unstructured.Unstructured) bool {
 	if o == nil {
 		return false
@@ -44,7 +44,7 @@ func hasConditions(o *unstructured.Unstructured) bool {
 	return len(conditions) > 0
 }
 
-// SetEgressAssignable lets a node hold egress addresses, or not.
+// SetEgressAssignable allows or forbids a node to hold egress addresses.
 func (c *Cluster) SetEgressAssignable(t *testing.T, node string, may bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, ovnv1.AssignableLabel,

@@ -20,7 +20,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// InstallCRDs installs our CustomResourceDefinitions. They stay as long as the lab.
+// InstallCRDs installs Sallyport's CRDs. They remain until the lab ends.
 func (c *Cluster) InstallCRDs(t *testing.T) {
 	t.Helper()
 	names, err := fs.Glob(crd.Files, "*.yaml")
@@ -48,13 +48,13 @@ func (c *Cluster) InstallCRDs(t *testing.T) {
 	}
 }
 
-// StringField is a field of an object as text.
+// StringField returns a field of an object as text.
 func StringField(o *unstructured.Unstructured, path ...string) string {
 	out, _, _ := unstructured.NestedString(o.Object, path...)
 	return out
 }
 
-// FindCondition is a condition of an object.
+// FindCondition returns a condition of an object.
 func FindCondition(o *unstructured.Unstructured, kind string) map[string]any {
 	if o == nil {
 		return nil
@@ -68,7 +68,7 @@ func FindCondition(o *unstructured.Unstructured, kind string) map[string]any {
 	return nil
 }
 
-// FalseReason is the reason of a condition that is False; empty when it is not.
+// FalseReason returns the reason of a condition that is False, and an empty string otherwise.
 func FalseReason(o *unstructured.Unstructured, kind string) string {
 	c := FindCondition(o, kind)
 	if c == nil || c["status"] != "False" {
@@ -78,7 +78,7 @@ func FalseReason(o *unstructured.Unstructured, kind string) string {
 	return reason
 }
 
-// ReadStatusField is a field of the status of an object as text.
+// ReadStatusField returns a status field of an object as text.
 func (c *Cluster) ReadStatusField(t *testing.T, kind, namespace, name, field string) string {
 	t.Helper()
 	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
@@ -88,7 +88,7 @@ func (c *Cluster) ReadStatusField(t *testing.T, kind, namespace, name, field str
 	return StringField(o, "status", field)
 }
 
-// ApplyWithoutCleanup makes objects that go with the lab.
+// ApplyWithoutCleanup applies objects that remain until the lab ends.
 func (c *Cluster) ApplyWithoutCleanup(t *testing.T, text string) {
 	t.Helper()
 	if err := c.Objects.ApplyAll(Within(t, time.Minute), text); err != nil {
@@ -96,7 +96,8 @@ func (c *Cluster) ApplyWithoutCleanup(t *testing.T, text string) {
 	}
 }
 
-// SetLabel sets a label of an object: "Node NAME", "Namespace NAME" or "Pod NAMESPACE NAME". "-" takes it away.
+// SetLabel sets a label of an object: "Node NAME", "Namespace NAME" or "Pod NAMESPACE NAME". The value "-" removes the
+// label.
 func (c *Cluster) SetLabel(t *testing.T, object, key, value string) {
 	t.Helper()
 	words := strings.Fields(object)
@@ -120,7 +121,7 @@ func (c *Cluster) SetLabel(t *testing.T, object, key, value string) {
 	}
 }
 
-// RESTConfig is an administrator's access to the API server.
+// RESTConfig returns the configuration of an administrator's client.
 func (c *Cluster) RESTConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
@@ -131,7 +132,7 @@ func (c *Cluster) RESTConfig(t *testing.T) *rest.Config {
 	return config
 }
 
-// NewDirectClient is a client that reads and writes the API server; wrote may be nil.
+// NewDirectClient returns a client without a cache. If wrote is not nil, it is called for each write.
 func (c *Cluster) NewDirectClient(t *testing.T, wrote func(verb, kind string)) client.Client {
 	t.Helper()
 	api, err := client.New(c.RESTConfig(t), client.Options{Scheme: kube.Scheme()})
@@ -144,7 +145,7 @@ func (c *Cluster) NewDirectClient(t *testing.T, wrote func(verb, kind string)) c
 	return kube.NewCountingClient(api, wrote)
 }
 
-// PollUntil looks again and again; there is no one object to watch.
+// PollUntil polls until the condition holds, for conditions that are not about a single object.
 func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -159,7 +160,7 @@ func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// ResourceForRef is the API resource of a kind.
+// ResourceForRef returns the API resource of a kind.
 func ResourceForRef(r manifest.Ref) schema.GroupVersionResource {
 	if r.GVK.Kind == "OvnEip" {
 		return r.GVK.GroupVersion().WithResource("ovn-eips")

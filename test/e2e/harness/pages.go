@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ExpectContains fails the test unless a text has all of the given words.
+// ExpectContains fails the test unless a text contains all given words.
 func ExpectContains(t *testing.T, out string, words ...string) {
 	t.Helper()
 	for _, wanted := range words {
@@ -26,7 +26,7 @@ func ExpectContains(t *testing.T, out string, words ...string) {
 // ReferenceDir is the directory of the generated pages.
 const ReferenceDir = "../../../docs/reference/"
 
-// TestNames are the tests of this package.
+// TestNames returns the names of the tests in this package.
 func TestNames(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../*/*_test.go")
@@ -49,21 +49,22 @@ func TestNames(t *testing.T) map[string]bool {
 	return out
 }
 
-// LabPage is the how-to of the lab.
+// LabPage is the file name of the how-to of the lab.
 const LabPage = "lab.md"
 
-// CodeBlock is a part of a page that a reader types in: YAML to apply, or commands. Text of another kind is only shown.
+// CodeBlock is a code block of a page that readers execute: YAML to apply, or commands. Blocks of other kinds are only
+// displayed.
 type CodeBlock struct{ Kind, Text string }
 
 var codeBlockPattern = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
 
-// RepositoryRoot is the repository, and pages is where how-tos are.
+// RepositoryRoot is the root of the repository, and pages is the directory of the how-tos.
 const (
 	RepositoryRoot = "../../.."
 	HowtoDir       = RepositoryRoot + "/docs/howto/"
 )
 
-// ExecutableBlocks are the blocks of a page that a reader types in.
+// ExecutableBlocks returns the blocks of a page that readers execute.
 func ExecutableBlocks(page string) (out []CodeBlock) {
 	for _, m := range codeBlockPattern.FindAllStringSubmatch(page, -1) {
 		if b := (CodeBlock{m[1], m[2]}); b.Kind == "" || b.Kind == "yaml" {
@@ -73,10 +74,11 @@ func ExecutableBlocks(page string) (out []CodeBlock) {
 	return out
 }
 
-// fileBlockPattern is a manifest or topology that is to be kept in a file, as its first line says.
+// fileBlockPattern matches the first line of a manifest or topology that belongs in a file; it contains the file name.
 var fileBlockPattern = regexp.MustCompile(`^# (?:topology: )?([-a-z]+\.yaml)\n`)
 
-// ScriptFromBlocks is blocks as commands: what is kept in a file is written, other manifests are applied.
+// ScriptFromBlocks converts blocks to commands: blocks with a file name are written to that file, other manifests are
+// applied.
 func ScriptFromBlocks(list []CodeBlock) string {
 	var out strings.Builder
 	for _, b := range list {
@@ -92,13 +94,13 @@ func ScriptFromBlocks(list []CodeBlock) string {
 	return out.String()
 }
 
-// RunBash runs commands until one fails, and returns what they printed.
+// RunBash runs commands until one fails, and returns their output.
 func RunBash(t *testing.T, dir string, env []string, commands string) string {
 	t.Helper()
 	runBesideOthers(t)
 	cmd := exec.CommandContext(Within(t, 5*time.Minute), "bash", "-c", "set -euo pipefail\n"+commands)
 	cmd.Dir, cmd.Env = dir, env
-	cmd.WaitDelay = 5 * time.Second // for what still holds the output
+	cmd.WaitDelay = 5 * time.Second // for child processes that still hold the output open
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

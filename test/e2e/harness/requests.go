@@ -14,10 +14,10 @@ kind: Subnet
 metadata: {name: %s, labels: {network.kube-dc.com/external-network-type: %s}}
 spec: {protocol: IPv4, cidrBlock: %s.0/29, gateway: %[3]s.1, vlan: ext-third, excludeIps: ["%[3]s.1..%[3]s.3"]}`
 
-// Action is one thing that somebody does.
+// Action is one step of a user.
 type Action func(*testing.T, *Cluster)
 
-// ParseObjectName is the parts of "Kind namespace/name".
+// ParseObjectName splits "Kind namespace/name".
 func ParseObjectName(object string) (kind, namespace, name string) {
 	kind, rest, _ := strings.Cut(object, " ")
 	namespace, name, found := strings.Cut(rest, "/")
@@ -27,7 +27,7 @@ func ParseObjectName(object string) (kind, namespace, name string) {
 	return kind, namespace, name
 }
 
-// Apply writes an object of ours.
+// Apply returns an action that applies a Sallyport object.
 func Apply(object, spec string) Action {
 	return func(t *testing.T, c *Cluster) {
 		kind, namespace, name := ParseObjectName(object)
@@ -35,7 +35,7 @@ func Apply(object, spec string) Action {
 	}
 }
 
-// Create writes an object of ours and waits until it is in force.
+// Create returns an action that applies a Sallyport object and waits until it is Programmed.
 func Create(object, spec string) Action {
 	return func(t *testing.T, c *Cluster) {
 		kind, namespace, name := ParseObjectName(object)
@@ -44,10 +44,11 @@ func Create(object, spec string) Action {
 	}
 }
 
-// ApplyManifest writes an object of others.
+// ApplyManifest returns an action that applies a manifest of any kind.
 func ApplyManifest(text string) Action { return func(t *testing.T, c *Cluster) { c.Apply(t, text) } }
 
-// CreateTinySubnet makes a subnet of a type on the third network's wire, with three addresses: the operator's work.
+// CreateTinySubnet returns an action of an operator: it creates a subnet of a type on the wire of the third network,
+// with three addresses.
 func CreateTinySubnet(name, kind, prefix string) Action {
 	return func(t *testing.T, c *Cluster) {
 		c.Apply(t, fmt.Sprintf(tinySubnetManifest, name, kind, prefix))

@@ -16,7 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
-// RunServerPod starts a pod; spec is what it has besides its container, container what that has besides its image.
+// RunServerPod starts a pod. spec and container are additional fields of the pod and of its container.
 func (h *BackendProject) RunServerPod(t *testing.T, name, labels, spec, container string) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf(`
@@ -27,17 +27,17 @@ spec: {nodeName: node2%s, containers: [{name: main, image: lab/echo%s}]}`, name,
 	h.WaitForObject(t, "Pod", h.Namespace, name, manifest.Field("Running", "status", "phase"))
 }
 
-// BackendProject is a project with pods behind load balancers: b1, b2 and b3, one on each node, and cli, which is
-// behind none.
+// BackendProject is a project with three backends b1, b2 and b3, one on each node, and the pod cli, which is no
+// backend.
 type BackendProject struct {
 	*Cluster
 	Namespace     string
-	Pods          map[string]string // their addresses
-	SyncMarks     int               // see seen
-	answeredFlows sync.Map          // see asks
+	Pods          map[string]string // addresses by name
+	SyncMarks     int               // number of ports used by waitServicesSynced of theme loadbalancer
+	answeredFlows sync.Map          // see SendTrackedRequest
 }
 
-// SendTrackedRequest asks, and says whether the same backend has answered the same port of the client before.
+// SendTrackedRequest sends a request, and reports whether the same backend has already answered the same client port.
 func (h *BackendProject) SendTrackedRequest(where, target string) (a program.Answer, again bool, err error) {
 	if a, err = h.Cluster.SendRequest(where, target); err != nil {
 		return a, false, err
@@ -46,13 +46,13 @@ func (h *BackendProject) SendTrackedRequest(where, target string) (a program.Ans
 	return a, again, nil
 }
 
-// SendRequest asks, as asks does.
+// SendRequest sends a request and records its flow as SendTrackedRequest does.
 func (h *BackendProject) SendRequest(where, target string) (program.Answer, error) {
 	a, _, err := h.SendTrackedRequest(where, target)
 	return a, err
 }
 
-// NewBackendProject makes the project.
+// NewBackendProject creates the project and its pods.
 func (c *Cluster) NewBackendProject(t *testing.T, name, cidr string) *BackendProject {
 	t.Helper()
 	c.CreateOrganization(t, "hall")
@@ -71,13 +71,13 @@ func (c *Cluster) NewBackendProject(t *testing.T, name, cidr string) *BackendPro
 	return h
 }
 
-// BackendSelector is the selector of all three.
+// BackendSelector selects all three backends.
 const BackendSelector = "{role: backend}"
 
-// HTTPPort is one port of TCP.
+// HTTPPort is the port list of a Service with TCP port 80.
 const HTTPPort = "[{port: 80}]"
 
-// ServiceSpec is a Service of type LoadBalancer. What is empty is left out.
+// ServiceSpec describes a Service of type LoadBalancer. Empty fields are omitted.
 type ServiceSpec struct {
 	Name, Selector, Ports string
 	Annotations           string // "key: value, …"
@@ -91,13 +91,13 @@ func (h *BackendProject) serviceManifest(w ServiceSpec) string {
 		w.ExtraFields)
 }
 
-// ApplyService writes a Service.
+// ApplyService applies a Service without waiting.
 func (h *BackendProject) ApplyService(t *testing.T, w ServiceSpec) {
 	t.Helper()
 	h.Apply(t, h.serviceManifest(w))
 }
 
-// CreateService makes a Service, waits until it is in force, and returns its address.
+// CreateService creates a Service, waits until it is Programmed, and returns its address.
 func (h *BackendProject) CreateService(t *testing.T, w ServiceSpec) string {
 	t.Helper()
 	h.ApplyService(t, w)
@@ -106,14 +106,14 @@ func (h *BackendProject) CreateService(t *testing.T, w ServiceSpec) string {
 	return h.ServiceAddress(t, w.Name)
 }
 
-// WaitServiceProgrammed waits until a Service says that it is in force and every node knows it.
+// WaitServiceProgrammed waits until a Service is Programmed and every node has its flows.
 func (h *BackendProject) WaitServiceProgrammed(t *testing.T, name string) {
 	t.Helper()
 	h.WaitForObject(t, "Service", h.Namespace, name, manifest.True("Programmed"))
 	h.SyncFlows(t)
 }
 
-// ServiceAddress is the address that a Service shows; empty: none.
+// ServiceAddress returns the address in the status of a Service, or an empty string.
 func (h *BackendProject) ServiceAddress(t *testing.T, name string) string {
 	t.Helper()
 	o, err := h.Objects.Get(Within(t, time.Minute), ObjectRef("Service", h.Namespace, name))
@@ -123,7 +123,7 @@ func (h *BackendProject) ServiceAddress(t *testing.T, name string) string {
 	return IngressIP(o)
 }
 
-// IngressIP is the first address in the status of a Service; empty: none.
+// IngressIP returns the first address in the status of a Service, or an empty string.
 func IngressIP(o *unstructured.Unstructured) string {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "loadBalancer", "ingress")
 	for _, i := range list {
@@ -133,7 +133,8 @@ func IngressIP(o *unstructured.Unstructured) string {
 	return ""
 }
 
-// WaitServiceCondition waits until a condition of a Service, such as "Accepted=False PortTaken", has a text.
+// WaitServiceCondition waits until the message of a condition of a Service, such as "Accepted=False PortTaken",
+// contains a text.
 func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, text string) {
 	t.Helper()
 	h.WaitForObject(t, "Service", h.Namespace, name, func(o *unstructured.Unstructured) bool {
@@ -154,7 +155,7 @@ func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, tex
 // something takes has a limit of its own.
 const patience = time.Minute
 
-// Eventually fails the test unless something holds within 15 s, and returns how long it took.
+// Eventually fails the test unless the condition holds within 15 s, and returns how long it took.
 func Eventually(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -168,7 +169,7 @@ func Eventually(t *testing.T, what string, holds func() bool) time.Duration {
 	return time.Since(begun)
 }
 
-// RunSbctl asks the southbound database.
+// RunSbctl runs ovn-sbctl on the southbound database.
 func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
 	t.Helper()
 	return h.RunTool(t, "ovn-sbctl", append([]string{
@@ -177,7 +178,7 @@ func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
 	}, args...)...)
 }
 
-// AskBackendName says a line on a socket and returns who answers; nobody: empty.
+// AskBackendName sends a line on a connection and returns the name of the backend that answers, or an empty string.
 func AskBackendName(conn net.Conn) string {
 	if err := conn.SetDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
 		return ""
@@ -194,7 +195,8 @@ func AskBackendName(conn net.Conn) string {
 	return name
 }
 
-// ExpectBackends asks until each of the wanted backends has answered, and no other, and returns how often it asked.
+// ExpectBackends sends requests until each wanted backend, and no other, has answered, and returns the number of
+// requests.
 func (h *BackendProject) ExpectBackends(t *testing.T, where, target, saw string, wanted ...string) int {
 	t.Helper()
 	left := map[string]bool{}
@@ -203,7 +205,7 @@ func (h *BackendProject) ExpectBackends(t *testing.T, where, target, saw string,
 	}
 	for n := 1; n <= 60; n++ {
 		a, err := h.SendRequest(where, target)
-		for i := 0; err != nil && i < 2; i++ { // a packet can be lost while a neighbour is being asked for
+		for i := 0; err != nil && i < 2; i++ { // a packet can be lost during ARP resolution
 			a, err = h.SendRequest(where, target)
 		}
 		if err != nil {

@@ -11,18 +11,18 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
-// Stream is a live connection on which a server sends a line every 100 ms.
+// Stream is an open connection on which a server sends a line every 100 ms.
 type Stream struct {
 	name string
 
 	mu         sync.Mutex
-	lastLine   time.Time // when the last line came
+	lastLine   time.Time // time of the last line
 	longestGap time.Duration
 	lines      int
 	err        error
 }
 
-// StartStream opens a connection and watches it until the test ends.
+// StartStream opens a connection and monitors it until the test ends.
 func (c *Cluster) StartStream(t *testing.T, where, address string) *Stream {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -49,21 +49,21 @@ func (s *Stream) recordLines(lines *program.Lines) {
 	s.err = fmt.Errorf("the stream ended: %w", lines.Err())
 }
 
-// countLines is how many lines have come so far.
+// countLines returns the number of lines received so far.
 func (s *Stream) countLines() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lines
 }
 
-// LongestGap is the longest that nothing came, the time since the last line included.
+// LongestGap returns the longest time without a line, including the time since the last line.
 func (s *Stream) LongestGap() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.longestGap, time.Since(s.lastLine))
 }
 
-// ResetGaps begins to measure silences anew.
+// ResetGaps restarts the measurement of gaps.
 func ResetGaps(streams ...*Stream) {
 	for _, s := range streams {
 		s.resetGap()
@@ -76,7 +76,7 @@ func (s *Stream) resetGap() {
 	s.longestGap = 0
 }
 
-// ExpectStreamsContinue fails the test unless ten more lines come on all streams, and returns the longest silence.
+// ExpectStreamsContinue fails the test unless ten more lines arrive on every stream, and returns the longest gap.
 func ExpectStreamsContinue(t *testing.T, what string, limit time.Duration, streams ...*Stream) (longest time.Duration) {
 	t.Helper()
 	deadline := time.NewTimer(limit)

@@ -8,27 +8,27 @@ import (
 	"testing"
 )
 
-// themeLock is this process's place among the themes that run at once on the machine.
+// themeLock is the lock of this process among the themes that run at the same time on the machine.
 var themeLock struct {
 	mu   sync.Mutex
 	held bool
 }
 
-// RunAlone waits until no test of another theme runs, and keeps others from starting until this one ends. It is for
-// tests that measure time: two labs at once are busy for seconds, and so is the engine. Call it first.
+// RunAlone waits until no test of another theme runs, and prevents others from starting until this test ends. It is for
+// tests that measure time: starting two labs at once keeps the machine and the engine busy for seconds. Call it first.
 func RunAlone(t *testing.T) {
 	t.Helper()
 	lockTheme(t, syscall.LOCK_EX)
 }
 
-// runBesideOthers lets a test run next to those of other themes. Whoever gets a lab takes this turn.
+// runBesideOthers lets a test run in parallel with tests of other themes. Every test that uses a lab calls it.
 func runBesideOthers(t *testing.T) {
 	t.Helper()
 	lockTheme(t, syscall.LOCK_SH)
 }
 
-// lockTheme locks a file until the test ends. Who waits for the lock holds the gate before it, so that nobody who comes
-// later overtakes: shared locks could keep an exclusive one waiting for ever.
+// lockTheme locks a file until the test ends. A process holds the gate while it waits for the lock, so that later
+// processes cannot overtake it: shared locks could starve an exclusive one.
 func lockTheme(t *testing.T, how int) {
 	t.Helper()
 	themeLock.mu.Lock()

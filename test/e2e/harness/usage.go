@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// cpuUsage is the machine's processor time since a moment, from /proc/stat. Themes that run at once see the same
-// machine.
+// cpuUsage is the processor time of the machine since a point in time, from /proc/stat. Themes that run at the same
+// time see the same values.
 type cpuUsage struct {
 	started     time.Time
 	total, idle float64 // ticks
@@ -22,7 +22,7 @@ func startCPUUsage() cpuUsage {
 	return cpuUsage{started: time.Now(), total: total, idle: idle}
 }
 
-// printSummary writes how long a theme took, and how much of the machine was idle meanwhile.
+// printSummary prints the duration of a theme and the idle share of the machine during it.
 func (u cpuUsage) printSummary(w io.Writer) {
 	total, idle := readCPUTicks()
 	share := 0.0

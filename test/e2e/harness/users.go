@@ -21,7 +21,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// Attempt is one thing that somebody tries with the API; the API server admits it or not, and changes nothing.
+// Attempt is an API request that the API server admits or refuses. Writes are dry runs.
 type Attempt func(context.Context, dynamic.Interface) error
 
 var dryRun = []string{metav1.DryRunAll}
@@ -55,7 +55,7 @@ func resourceGVR(resource string) schema.GroupVersionResource {
 	return gv.WithResource(resource)
 }
 
-// TryPatch tries a merge patch of "resource/namespace/name"; a further "/status" is its subresource.
+// TryPatch attempts a merge patch of "resource/namespace/name"; the suffix "/status" selects the subresource.
 func TryPatch(path, text string) Attempt {
 	p := strings.Split(path+"/", "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
@@ -70,7 +70,7 @@ func TryPatch(path, text string) Attempt {
 	}
 }
 
-// TryGet tries to read "resource/namespace/name".
+// TryGet attempts to read "resource/namespace/name".
 func TryGet(path string) Attempt {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
@@ -79,7 +79,7 @@ func TryGet(path string) Attempt {
 	}
 }
 
-// TryDelete tries to delete "resource/namespace/name".
+// TryDelete attempts to delete "resource/namespace/name".
 func TryDelete(path string) Attempt {
 	p := strings.Split(path, "/")
 	return func(ctx context.Context, client dynamic.Interface) error {
@@ -100,7 +100,7 @@ var kindByResource = map[string]string{
 	"network-attachment-definitions": "NetworkAttachmentDefinition",
 }
 
-// TryCreate tries to create "resource/namespace/name" with what else belongs to it; a further "/binding" binds a pod.
+// TryCreate attempts to create "resource/namespace/name" with additional fields; the suffix "/binding" binds a pod.
 func TryCreate(path, text string) Attempt {
 	p := strings.Split(path+"/", "/")
 	kind, subresources := kindByResource[p[0]], []string(nil)
@@ -121,7 +121,7 @@ func TryCreate(path, text string) Attempt {
 	}
 }
 
-// TryList tries to read all objects of a resource in a namespace.
+// TryList attempts to list the objects of a resource in a namespace.
 func TryList(resource, namespace string) Attempt {
 	return func(ctx context.Context, client dynamic.Interface) error {
 		_, err := client.Resource(resourceGVR(resource)).Namespace(namespace).List(ctx, metav1.ListOptions{})
@@ -129,13 +129,13 @@ func TryList(resource, namespace string) Attempt {
 	}
 }
 
-// User is somebody who uses the API.
+// User is a user of the API.
 type User struct {
 	name string
 	api  dynamic.Interface
 }
 
-// ImpersonateUser is somebody who is called so; the administrator, who is in system:masters, says it of them.
+// ImpersonateUser returns a user that the administrator, a member of system:masters, impersonates.
 func (c *Cluster) ImpersonateUser(t *testing.T, name string) User {
 	t.Helper()
 	as := LoadConfig(t, c.Kubeconfig())
@@ -143,7 +143,7 @@ func (c *Cluster) ImpersonateUser(t *testing.T, name string) User {
 	return NewUser(t, name, as)
 }
 
-// NewUser is somebody with the given access.
+// NewUser returns a user with the given client configuration.
 func NewUser(t *testing.T, name string, config *rest.Config) User {
 	t.Helper()
 	api, err := dynamic.NewForConfig(config)
@@ -153,19 +153,20 @@ func NewUser(t *testing.T, name string, config *rest.Config) User {
 	return User{name, api}
 }
 
-// Roles and policies come into force some moments after they are written: the API server learns of them by watching.
+// policyPropagation is the maximum time until the API server applies new roles and policies, which it learns by
+// watching.
 const policyPropagation = 20 * time.Second
 
-// Try tries something once.
+// Try sends a request once.
 func (p User) Try(ctx context.Context, try Attempt) error { return try(ctx, p.api) }
 
-// Can fails the test unless the API server admits what is tried.
+// Can fails the test unless the API server admits the request.
 func (p User) Can(t *testing.T, what string, try Attempt) {
 	t.Helper()
 	p.expectEventually(t, what, try, "no error", func(err error) bool { return err == nil })
 }
 
-// Cannot fails the test unless the API server refuses what is tried with the given words.
+// Cannot fails the test unless the API server refuses the request with the given words.
 func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
 	t.Helper()
 	p.expectEventually(t, what, try, words, func(err error) bool {
@@ -186,9 +187,9 @@ func (p User) expectEventually(t *testing.T, what string, try Attempt, want stri
 	}
 }
 
-// CreateTenancy makes an organization with a project as the controller would, and its people: a viewer and an editor by
-// Kubernetes' own roles, an owner with every right in both namespaces, and an operator who may do everything
-// everywhere.
+// CreateTenancy creates an organization with a project as the controller would, and its users: a viewer and an editor
+// with Kubernetes' own roles, an owner with all permissions in both namespaces, and an operator with all permissions in
+// the cluster.
 func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	t.Helper()
 	c.CreateNamespace(t, org, "")
@@ -196,7 +197,7 @@ func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	c.Apply(t, fmt.Sprintf(projectNetworkManifest, project, subnet))
 	c.WaitForObject(t, "Subnet", "", subnet, manifest.True("Ready"))
 	c.CreateNamespace(t, project, subnet)
-	for _, text := range []string{tenantRoleBindings, tenantObjects} { // they go with the lab
+	for _, text := range []string{tenantRoleBindings, tenantObjects} { // they remain until the lab ends
 		if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf(text, org, project)); err != nil {
 			t.Fatal(err)
 		}

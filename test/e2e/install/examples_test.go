@@ -10,20 +10,21 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// The commands of the project example, typed in as they stand, do what the text beside them says.
+// TestProjectExampleRunsAsWritten runs the commands of the project example unchanged and checks that they do what the
+// text says.
 func TestProjectExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "02-project")
 	if n := strings.Count(out, "web saw 203.0.113.10"); n != 2 {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out,
-		// the client's own address, and the pod's own on the default network
+		// the client's address, and the pod's source address on the default network
 		"web saw 203.0.113.10", "internet saw 100.65.",
 		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted",
 		"lab \""+name+"\" is down")
 }
 
-// The same for load balancers.
+// TestLoadBalancerExampleRunsAsWritten does the same for load balancers.
 func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "03-load-balancer")
 	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
@@ -33,7 +34,7 @@ func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 		"lab \""+name+"\" is down")
 }
 
-// The same for egress addresses.
+// TestEgressExampleRunsAsWritten does the same for egress addresses.
 func TestEgressExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "04-egress")
 	if n := strings.Count(out, "internet saw 198.51.100.200"); n != 2 {
@@ -45,7 +46,7 @@ func TestEgressExampleRunsAsWritten(t *testing.T) {
 		"no answer", "no node can hold an address", "lab \""+name+"\" is down")
 }
 
-// The same for nodes with several uplinks.
+// TestNodesExampleRunsAsWritten does the same for nodes with several uplinks.
 func TestNodesExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "05-nodes")
 	if n := strings.Count(out, "echo saw 172."); n != 2 {
@@ -56,7 +57,7 @@ func TestNodesExampleRunsAsWritten(t *testing.T) {
 		"put back ", "no answer again", "lab \""+name+"\" is down")
 }
 
-// The same for networks that keep tenants apart.
+// TestIsolationExampleRunsAsWritten does the same for isolation of tenants on external networks.
 func TestIsolationExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "06-isolation")
 	if n := strings.Count(out, "web saw "); n != 3 {
@@ -66,13 +67,13 @@ func TestIsolationExampleRunsAsWritten(t *testing.T) {
 		"is not available to namespace initech-dev", "lab \""+name+"\" is down")
 }
 
-// runExample types in the commands of an example's text, in a lab of their own, and returns what they printed and the
-// lab's name.
+// runExample runs the commands of an example's text in a separate lab, and returns their output and the name of the
+// lab.
 func runExample(t *testing.T, dir string) (out, name string) {
 	t.Helper()
 	name = fmt.Sprintf("e2e-%d-%s", os.Getpid(), dir)
 	t.Cleanup(func() {
-		if _, err := lab.Open(name); err == nil { // it failed before its last line
+		if _, err := lab.Open(name); err == nil { // the example failed before its last command
 			_ = lab.Down(t.Context(), name)
 		}
 	})

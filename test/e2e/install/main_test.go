@@ -1,4 +1,4 @@
-// Package install is what an operator installs: chart, examples and monitoring, as written.
+// Package install is the tests of what an operator installs: chart, examples and monitoring, as written.
 package install
 
 import (

@@ -17,10 +17,11 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// prometheus is a real one that asks the controller every second, with the chart's alerts.
+// prometheus is a real Prometheus with the chart's alerts that scrapes the controller every second.
 type prometheus struct{ address string }
 
-// A real Prometheus gets an answer to every question of the dashboard, and its alerts see a controller that is away.
+// TestMonitoringInPrometheus checks that a real Prometheus has data for every query of the dashboard, and that its
+// alerts detect a stopped controller.
 func TestMonitoringInPrometheus(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	c.CreateCountedObjects(t)
@@ -40,7 +41,7 @@ func TestMonitoringInPrometheus(t *testing.T) {
 	t.Logf("%d questions of the dashboard have an answer", asked)
 }
 
-// startPrometheus starts Debian's, and ends it with the test.
+// startPrometheus starts Debian's Prometheus and stops it at the end of the test.
 func startPrometheus(t *testing.T, target string) *prometheus {
 	t.Helper()
 	program := os.Getenv("PROMETHEUS")
@@ -68,7 +69,7 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	return p
 }
 
-// countSeries is how many series answer a question.
+// countSeries returns the number of series that a query returns.
 func (p *prometheus) countSeries(t *testing.T, question string) int {
 	t.Helper()
 	var answer struct {
@@ -94,13 +95,13 @@ func (p *prometheus) countSeries(t *testing.T, question string) int {
 	return len(answer.Data.Result)
 }
 
-// isAlertActive says whether an alert waits for its time, or fires.
+// isAlertActive reports whether an alert is pending or firing.
 func (p *prometheus) isAlertActive(t *testing.T, name string) bool {
 	t.Helper()
 	return p.countSeries(t, fmt.Sprintf("ALERTS{alertname=%q}", name)) > 0
 }
 
-// dashboardQueries is the questions of the chart's dashboard, with the variables of Grafana filled in.
+// dashboardQueries returns the queries of the chart's dashboard, with Grafana's variables replaced.
 func dashboardQueries(t *testing.T) (out []string) {
 	t.Helper()
 	var file struct {

@@ -12,13 +12,13 @@ const (
 	networksKey = "k8s.v1.cni.cncf.io/networks"
 )
 
-// tryPod tries to create a pod of the project with an annotation.
+// tryPod attempts to create a pod of the project with an annotation.
 func tryPod(key, value string) harness.Attempt {
 	return harness.TryCreate("pods/guard-web/new", fmt.Sprintf(
 		`{metadata: {annotations: {%q: %q}}, spec: {containers: [{name: main, image: lab/idle}]}}`, key, value))
 }
 
-// tryTemplate tries to create a workload of the project whose pods have an annotation.
+// tryTemplate attempts to create a workload of the project whose pods have an annotation.
 func tryTemplate(resource, key, value string) harness.Attempt {
 	pod := fmt.Sprintf(`{metadata: {labels: {app: new}, annotations: {%q: %q}}, spec: {restartPolicy: %s, containers: [{name: main, image: lab/idle}]}}`,
 		key, value, map[string]string{"jobs": "Never", "cronjobs": "Never"}[resource])
@@ -32,7 +32,7 @@ func tryTemplate(resource, key, value string) harness.Attempt {
 	return harness.TryCreate(resource+"/guard-web/new", `{spec: `+spec+`}`)
 }
 
-// podProtections are what pods must not choose, whoever creates them: Kube-OVN would believe their annotations.
+// podProtections are what pods must not choose, regardless of their creator: Kube-OVN would trust their annotations.
 var podProtections = []protection{
 	{
 		"another project's subnet", tryPod(subnetKey, "acme-web-default"), "choose a network, an address or a route",
@@ -194,7 +194,7 @@ var podProtections = []protection{
 	},
 }
 
-// networkProtections are what else decides about networks, and what else is the controller's.
+// networkProtections are other fields that affect networks, and other objects of the controller.
 var networkProtections = []protection{
 	{
 		"moving a pod",
@@ -349,8 +349,8 @@ var networkProtections = []protection{
 	},
 }
 
-// controllerBounds are what the controller's account must not do though its role has the right, and beside each what it
-// does.
+// controllerBounds are what the controller's account must not do although its role allows it, each with a similar
+// action that is allowed.
 var controllerBounds = []protection{
 	{
 		"deleting a namespace of others", harness.TryDelete("namespaces//guard"),

@@ -13,10 +13,10 @@ type protection struct {
 	what      string
 	attempt   harness.Attempt
 	wantWords string
-	allowed   harness.Attempt // nil: the same thing by an operator is the only control
+	allowed   harness.Attempt // nil: the only control is the same request by an operator
 }
 
-// protections are what a tenant must not write, with words of the answer, and beside each something like it that is
+// protections are what a tenant must not write, with words of the error, and for each something similar that is
 // allowed.
 var protections = []protection{
 	{
@@ -170,7 +170,8 @@ var protections = []protection{
 	},
 }
 
-// What the chart promises about people. In a lab of its own: the tests play the controller, and nobody else may.
+// TestChart checks the permissions that the chart promises. It uses a separate lab, because the tests act as the
+// controller and no other controller may run.
 func TestChart(t *testing.T) {
 	b := blueprint.Default()
 	b.Nodes, b.Gateways = 1, 1
@@ -183,8 +184,9 @@ func TestChart(t *testing.T) {
 	t.Run("tenant roles", func(t *testing.T) { checkTenantRoles(t, c) })
 }
 
-// A tenant with every right in the namespaces of an organization and its project can't write what is the controller's
-// or the operator's, and is told what to do instead. Operators can.
+// checkTenantProtections checks that a tenant with all permissions in the namespaces of an organization and its project
+// cannot write what belongs to the controller or the operator, and that the error states what to do instead. Operators
+// can.
 func checkTenantProtections(t *testing.T, c *harness.Cluster) {
 	owner, operator := c.ImpersonateUser(t, "owner"), c.ImpersonateUser(t, "operator")
 	master := harness.NewUser(t, "system:masters", harness.LoadConfig(t, c.Kubeconfig()))
@@ -204,7 +206,7 @@ func checkTenantProtections(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// Those who empty namespaces and who collect garbage can delete what is ours.
+// checkSystemControllers checks that the namespace controller and the garbage collector can delete our objects.
 func checkSystemControllers(t *testing.T, c *harness.Cluster) {
 	for _, who := range []string{"namespace-controller", "generic-garbage-collector"} {
 		system := c.ImpersonateUser(t, "system:serviceaccount:kube-system:"+who)
@@ -238,7 +240,8 @@ func checkControllerRights(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// Who has Kubernetes' own view or edit in a project's namespace has ours with it; Projects need a role of their own.
+// checkTenantRoles checks that Kubernetes' view and edit roles in a project's namespace include our kinds; Projects
+// need a separate role.
 func checkTenantRoles(t *testing.T, c *harness.Cluster) {
 	viewer, editor, planner := c.ImpersonateUser(t, "viewer"), c.ImpersonateUser(t, "editor"),
 		c.ImpersonateUser(t, "planner")

@@ -13,8 +13,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// A dead node is silent and becomes NotReady; booted again, its pods answer at the addresses they had. A cut node runs
-// on and is heard of again when it is mended. One lab for both: nobody else may be in it.
+// TestKilledAndCutNodes shows that a killed node is silent and becomes NotReady, and that its pods answer at the same
+// addresses after a restart. A node that is cut off keeps running and is reachable again when it is reconnected. Both
+// use one lab that no other test uses.
 func TestKilledAndCutNodes(t *testing.T) {
 	b := blueprint.Default()
 	b.Nodes, b.Gateways = 2, 1
@@ -37,7 +38,7 @@ func TestKilledAndCutNodes(t *testing.T) {
 	}
 }
 
-// A paused process does nothing until it is resumed.
+// TestPausedProcess shows that a paused process does nothing until it is resumed.
 func TestPausedProcess(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.ControlLab(t, "pause", "kube-scheduler")
@@ -58,10 +59,11 @@ func TestPausedProcess(t *testing.T) {
 		t.Error("the scheduler placed a pod while it was paused")
 	}
 	resume()
-	c.WaitForObject(t, "Pod", "paused", "waits", manifest.True("Ready")) // control: it was the pause
+	c.WaitForObject(t, "Pod", "paused", "waits", manifest.True("Ready")) // control: the pause was the cause
 }
 
-// Deployments roll out, readiness decides who is an endpoint, and a pod that goes is replaced.
+// TestDeploymentBehaves shows that Deployments roll out, that readiness decides which pods are endpoints, and that a
+// deleted pod is replaced.
 func TestDeploymentBehaves(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateNamespace(t, "rollout", "")
@@ -87,7 +89,7 @@ func TestDeploymentBehaves(t *testing.T) {
 	expectNotReady(t, c)
 }
 
-// expectNotReady runs a pod whose readiness probe asks a port where nobody listens.
+// expectNotReady runs a pod whose readiness probe uses a closed port.
 func expectNotReady(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	c.Apply(t, `
@@ -112,7 +114,8 @@ func listPods(t *testing.T, c *harness.Cluster, namespace string) []corev1.Pod {
 	return pods.Items
 }
 
-// A pod with a second network has a second interface with the address that Kube-OVN gave it there.
+// TestSecondaryNetwork shows that a pod with a second network has a second interface with the address that Kube-OVN
+// allocated there.
 func TestSecondaryNetwork(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateNamespace(t, "second", "")
@@ -134,7 +137,7 @@ func TestSecondaryNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.SyncFlows(t) // a pod is ready when its first interface is
+	c.SyncFlows(t) // a pod becomes ready with its first interface
 	c.ExpectAnswer(t, "a.second", "http://"+address, "b",
 		a.GetAnnotations()["extra.second.ovn.kubernetes.io/ip_address"])
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// Nothing that a lab sends can leave it: no link leads out, and nobody in it reaches a server on the machine.
+// TestLabHasNoLinkToTheMachine shows that no packet can leave a lab: no link leads out, and nothing in the lab reaches
+// a server on the machine.
 func TestLabHasNoLinkToTheMachine(t *testing.T) {
 	c := harness.SharedLab(t)
 	everywhere := map[string]netns.NS{"lab": c.OwnNS()}
@@ -43,8 +44,8 @@ func TestLabHasNoLinkToTheMachine(t *testing.T) {
 	}
 }
 
-// A node is at one MAC address on the wire of the tunnels: another node that took an answer of its kernel's for the
-// tunnel's end would not reach it for a quarter of an hour.
+// TestTunnelEndsAnswerOnce shows that a node has one MAC address on the tunnel wire. If its kernel also answered,
+// another node could use that answer as the tunnel endpoint and would not reach the node for a quarter of an hour.
 func TestTunnelEndsAnswerOnce(t *testing.T) {
 	c := harness.SharedLab(t)
 	nodes := c.Blueprint.NodeList()
@@ -64,14 +65,14 @@ func TestTunnelEndsAnswerOnce(t *testing.T) {
 		}
 		heard[address][net.HardwareAddr(b[sender:sender+6]).String()] = true
 	})
-	mine := net.HardwareAddr{2, 0, 0, 0, 0, 1} // not the tunnel's: OVS would hear the answers, too
+	mine := net.HardwareAddr{2, 0, 0, 0, 0, 1} // not the tunnel's: OVS would also receive the answers
 	for _, n := range nodes[1:] {
 		if err := harness.InjectFrameOn(c.NS(asker.Name), "ul0",
 			harness.ArpRequest(mine, asker.Tunnel.Addr(), n.Tunnel.Addr())); err != nil {
 			t.Fatal(err)
 		}
 	}
-	<-time.After(time.Second) // for answers that should not come
+	<-time.After(time.Second) // for unwanted answers
 	mu.Lock()
 	defer mu.Unlock()
 	for _, n := range nodes[1:] {
@@ -81,10 +82,10 @@ func TestTunnelEndsAnswerOnce(t *testing.T) {
 	}
 }
 
-// vethEnd is one end of a cable: its index, and that of the far end.
+// vethEnd is one end of a veth pair: its index, and that of the peer.
 type vethEnd struct{ index, peer int }
 
-// checkVethPairs checks that the far end of every cable is in the lab as well, and that the machine has none.
+// checkVethPairs checks that the peer of every veth interface is in the lab as well, and that the machine has none.
 func checkVethPairs(t *testing.T, everywhere map[string]netns.NS) {
 	t.Helper()
 	ends := map[vethEnd]int{}
@@ -116,7 +117,7 @@ func checkVethPairs(t *testing.T, everywhere map[string]netns.NS) {
 	}
 }
 
-// startHostServer listens on the machine's loopback and counts who comes.
+// startHostServer listens on the machine's loopback address and counts connections.
 func startHostServer(t *testing.T) (address string, reached func() int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -27,7 +27,7 @@ const (
 	longestDown = 3 * time.Second
 )
 
-// runMake runs a target of the Makefile as a person would.
+// runMake runs a target of the Makefile.
 func runMake(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(harness.Within(t, 30*time.Minute), "make",
@@ -59,7 +59,7 @@ func TestLab1MakeLab(t *testing.T) {
 	harness.RunAlone(t)
 	item := labItems.Item(t, 1)
 	name := fmt.Sprintf("e2e-%d-make", os.Getpid())
-	runMake(t, "parts") // warm: the time limit is for a machine that has built them
+	runMake(t, "parts") // the time limit assumes that the parts are built
 	t.Cleanup(func() { _ = lab.Down(context.Background(), name) })
 	output := runMake(t, "lab", "LAB="+name)
 	upTook := parseTook(t, output)
@@ -84,7 +84,7 @@ func TestLab1MakeLab(t *testing.T) {
 		downTook.Seconds(), longestDown.Seconds())
 }
 
-// checkUsable checks what "usable" means, right after `lab up` has returned: the API answers, Kube-OVN's subnets are
+// checkUsable checks that the lab is usable right after `lab up` has returned: the API answers, Kube-OVN's subnets are
 // ready, and every node has tunnels to the others.
 func checkUsable(t *testing.T, l *lab.Lab) {
 	t.Helper()
@@ -142,7 +142,7 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 		if _, err := harness.BringUpLab(name, b); err != nil {
 			t.Fatal(err)
 		}
-		// Control: while the lab is up, the same look at the machine does show it.
+		// Control: while the lab is up, the same check finds traces of it.
 		if i == 0 && len(newTraces(before, collectTraces(t))) == 0 {
 			t.Error("a running lab leaves no trace in what is checked, so the check can't fail")
 		}
@@ -150,7 +150,7 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The kernel takes namespaces apart in the background once the last process is gone.
+	// The kernel removes namespaces in the background after the last process has ended.
 	deadline := time.Now().Add(10 * time.Second)
 	left := newTraces(before, collectTraces(t))
 	for len(left) > 0 && time.Now().Before(deadline) {
@@ -162,7 +162,7 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 	item.AddFigure("%d ups and downs, %d traces left (processes, namespaces, mounts, links, files)", rounds, len(left))
 }
 
-// collectTraces is what a lab could leave on a machine, one line each.
+// collectTraces returns everything that a lab could leave on a machine, one line each.
 func collectTraces(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestMachine shows that a program in a machine has the kernel that was asked for, with what this machine's own may
-// lack.
+// TestMachine shows that a program in a virtual machine runs on the requested kernel, including features that this
+// machine's own kernel may lack.
 func TestMachine(t *testing.T) {
 	program := harness.BuildStaticBinary(t, "../testdata/machine", "build")
 	kit := harness.PrepareVMKit(t)
@@ -43,7 +43,7 @@ func TestMachine(t *testing.T) {
 	}
 }
 
-// TestMachineTellsHowItEnded shows that a machine that did not do its job is not taken for one that did.
+// TestMachineTellsHowItEnded shows that a virtual machine that did not run its program is reported as a failure.
 func TestMachineTellsHowItEnded(t *testing.T) {
 	job := vm.Job{Kernel: vm.Kernels()[0], Program: harness.BuildStaticBinary(t, "../testdata/machine", "build")}
 	kit := harness.PrepareVMKit(t)
@@ -51,7 +51,7 @@ func TestMachineTellsHowItEnded(t *testing.T) {
 		without := job
 		without.Args = []string{"0"}
 		t.Setenv("GOCACHE", t.TempDir())
-		t.Setenv("GOFLAGS", "-mod=none") // whoever starts go now gets an error
+		t.Setenv("GOFLAGS", "-mod=none") // any go command fails from now on
 		if got, err := harness.RunVM(t, kit, without); err != nil || got.Status != 0 {
 			t.Errorf("%+v, %v", got, err)
 		}

@@ -1,4 +1,4 @@
-// Package lab is the lab itself: start, end, faults, the problem that Sallyport solves.
+// Package lab is the tests of the lab itself: start, end, faults, and the problem that Sallyport solves.
 package lab
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// labItems is what `make show-lab` prints.
+// labItems is the list that `make show-lab` prints.
 var labItems = show.New("the lab",
 	"`make lab` builds and starts; a warm start takes 30 s at most, the end 3 s",
 	"pods reach each other across nodes, and Services in a VPC; VPCs with the same addresses do not",

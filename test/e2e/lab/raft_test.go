@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// addressSet is the row that the stream of writes consists of: a table that neither northd nor Kube-OVN touches.
+// addressSet is the row that the test writes repeatedly, in a table that neither northd nor Kube-OVN writes to.
 type addressSet struct {
 	UUID string `ovsdb:"_uuid"`
 	Name string `ovsdb:"name"`
@@ -59,8 +59,8 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 		len(written), gap.Milliseconds())
 }
 
-// writeRow writes one row and returns when the database has acknowledged it. A write whose fate is unknown is looked up
-// by writing it again: the name is a key, so it can't be there twice.
+// writeRow writes one row and returns when the database has acknowledged it. A write with an unknown outcome is
+// repeated: the name is a key, so the row cannot exist twice.
 func writeRow(t *testing.T, nb client.Client, name string) {
 	t.Helper()
 	ctx := harness.Within(t, 30*time.Second)
@@ -94,7 +94,7 @@ func connectNB(ctx context.Context, nb client.Client) error {
 	return nb.Connect(attempt)
 }
 
-// missingRows asks one server, leader or not, which of the written rows it does not have.
+// missingRows returns the written rows that one server, leader or not, does not have.
 func missingRows(t *testing.T, c *harness.Cluster, server string, written []string) (out []string) {
 	t.Helper()
 	table := c.RunTool(t, "ovn-nbctl", "--no-leader-only", "--db=unix:"+c.DatabaseFile(server, "sock"), "--bare",
@@ -111,7 +111,7 @@ func missingRows(t *testing.T, c *harness.Cluster, server string, written []stri
 	return out
 }
 
-// expectCaughtUp starts a killed server again and checks that it comes to have every write.
+// expectCaughtUp restarts a killed server and checks that it receives every write.
 func expectCaughtUp(t *testing.T, c *harness.Cluster, server string, written *[]string) {
 	t.Helper()
 	if err := c.Order(harness.Within(t, time.Minute), "start", server); err != nil {

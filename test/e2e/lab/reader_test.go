@@ -30,7 +30,7 @@ func buildCommand(t *testing.T) string {
 	return path
 }
 
-// expectError runs a command that must fail and checks that its message has every word a reader needs.
+// expectError runs a command that must fail and checks that its message contains the given words.
 func expectError(t *testing.T, cmd *exec.Cmd, words ...string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -56,7 +56,7 @@ func TestLab7ExplainsItself(t *testing.T) {
 	item.AddFigure("exec, capture, logs, status, env, list and kubeconfig do what they say")
 }
 
-// checkHelp walks the command tree.
+// checkHelp checks the help of all commands in the command tree.
 func checkHelp(t *testing.T, cmd *cobra.Command) (n int) {
 	t.Helper()
 	for _, sub := range cmd.Commands() {
@@ -116,7 +116,7 @@ func checkErrors(t *testing.T, c *harness.Cluster) int {
 
 var commandLine = regexp.MustCompile(`(?m)^(?:\$ |sudo )?\s*(?:eval "\$\()?(?:sudo )?(?:\./)?(?:bin/)?sallyport (lab [^#\n|)"]*)`)
 
-// checkDocs looks every command line of the how-to up in the command tree, flags included.
+// checkDocs checks every command line of the how-to, including flags, against the command tree.
 func checkDocs(t *testing.T) (n int) {
 	t.Helper()
 	for _, m := range commandLine.FindAllStringSubmatch(harness.ReadFile(t, harness.HowtoDir+harness.LabPage), -1) {
@@ -139,8 +139,8 @@ func checkDocs(t *testing.T) (n int) {
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// Every topology in the docs and examples can be built, and every manifest can be applied. Those of how-tos are applied
-// where the pages are typed in.
+// TestDocsAndExamplesApply checks that every topology in the docs and examples can be built and every manifest applied.
+// Manifests of how-tos are applied by the test that runs those pages.
 func TestDocsAndExamplesApply(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	var texts []string
@@ -173,7 +173,7 @@ func TestDocsAndExamplesApply(t *testing.T) {
 	}
 }
 
-// waitObjectsProgrammed waits until every object of ours in a manifest is in force.
+// waitObjectsProgrammed waits until every Sallyport object in a manifest is Programmed.
 func waitObjectsProgrammed(t *testing.T, c *harness.Cluster, text string) {
 	t.Helper()
 	objects, err := manifest.Parse(text)
@@ -203,7 +203,7 @@ func checkTopology(t *testing.T, text string) {
 	}
 }
 
-// checkCommands runs the commands that look into a lab.
+// checkCommands runs the commands that inspect a lab.
 func checkCommands(t *testing.T, c *harness.Cluster, sallyport string) {
 	t.Helper()
 	run := func(arguments ...string) string {
@@ -240,7 +240,7 @@ func checkCommands(t *testing.T, c *harness.Cluster, sallyport string) {
 	go func() {
 		done <- run("capture", "router-ext-public", "-i", "lan", "-w", file, "-c", "2", "tcp", "port", "80")
 	}()
-	for received := false; !received; { // until the capture has begun and has its packets
+	for received := false; !received; { // until the capture has started and has its packets
 		c.ExpectAnswer(t, "client-ext-public", "http://91.224.11.2", "host-ext-public", "172.20.0.10")
 		select {
 		case <-done:

@@ -54,14 +54,14 @@ func TestLab2PodsServicesAndVPCs(t *testing.T) {
 	backends := createService(t, c, "red")
 	item.AddFigure("ClusterIP in a VPC: %d backends on %d nodes answered", backends, backends)
 
-	c.ExpectAnswer(t, "ask.blue", "http://"+onlyBlue, "web4", "10.1.0.15") // control: it is there, for its own VPC
+	c.ExpectAnswer(t, "ask.blue", "http://"+onlyBlue, "web4", "10.1.0.15") // control: it answers in its own VPC
 	c.ExpectSilence(t, "web1.red", "http://"+onlyBlue)
-	c.ExpectAnswer(t, "web1.red", "http://"+addresses["web2"], "web2", addresses["web1"]) // control: red is well
+	c.ExpectAnswer(t, "web1.red", "http://"+addresses["web2"], "web2", addresses["web1"]) // control: red works
 	c.ExpectSilence(t, "ask.blue", "http://"+addresses["web2"])
 	item.AddFigure("two VPCs with 10.1.0.0/24: each reaches its own pods and none of the other's")
 }
 
-// createService makes a Service over red's web pods and counts the backends that answer at its ClusterIP.
+// createService creates a Service for red's web pods and counts the backends that answer at its ClusterIP.
 func createService(t *testing.T, c *harness.Cluster, namespace string) int {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf(`
@@ -92,7 +92,7 @@ spec: {selector: {set: web}, ports: [{port: 8000, targetPort: 80}]}`, namespace)
 	return len(seen)
 }
 
-// waitBackends waits until Kube-OVN has written so many backends of a virtual address, and every node has them.
+// waitBackends waits until Kube-OVN has written the wanted number of backends of a VIP and every node has the flows.
 func waitBackends(t *testing.T, c *harness.Cluster, vip string, want int) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
@@ -110,8 +110,7 @@ func waitBackends(t *testing.T, c *harness.Cluster, vip string, want int) {
 	}
 }
 
-// countTunnelPackets counts the packets that each node has sent on the tunnel wire, which carries geneve and nothing
-// else.
+// countTunnelPackets counts the packets that each node has sent on the tunnel wire, which carries only Geneve.
 func countTunnelPackets(t *testing.T, c *harness.Cluster) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -136,7 +135,8 @@ func sumCounts(m map[string]int) (total int) {
 	return total
 }
 
-// The problem that Sallyport exists for, with nothing of Sallyport running.
+// TestLab3OneSourcePolicyBreaksTheDefaultNetwork shows the problem that Sallyport solves, without any part of
+// Sallyport.
 func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	item := labItems.Item(t, 3)
 	c := harness.SharedLab(t)
@@ -151,7 +151,7 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	}
 	const (
 		fip, lb, internet = "http://91.224.11.10", "http://100.65.0.51", "http://203.0.113.10"
-		client            = "203.0.113.10" // the same address by either network
+		client            = "203.0.113.10" // the same address on both networks
 		cloud, public     = "100.65.0.103", "91.224.11.10"
 	)
 
@@ -176,24 +176,24 @@ func TestLab3OneSourcePolicyBreaksTheDefaultNetwork(t *testing.T) {
 	item.AddFigure("with one policy route: floating IP answers, the server sees %s, no router drops anything", client)
 	c.ExpectSilence(t, "internet", lb)
 	c.ExpectAnswer(t, "web.test-jump", internet, "internet", public)
-	c.ExpectAnswer(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself is well
+	c.ExpectAnswer(t, "other.test-jump", internet, "internet", cloud) // control: the default network itself works
 	item.AddFigure("and then: load balancer on ext-cloud is silent, the pod's own traffic left as %s instead of %s",
 		public, cloud)
 
 	setPolicyRoutes(t, c, defaultEgressPolicy)
-	c.ExpectAnswer(t, "internet", lb, "web", client) // control: it was the policy
+	c.ExpectAnswer(t, "internet", lb, "web", client) // control: the policy was the cause
 	c.ExpectSilence(t, "internet", fip)
 }
 
-// Kube-OVN gives every VPC a route by source, which stock OVN ranks above the default route: without a policy of its
-// own for the default network, nothing leaves the VPC at all. The inport keeps it from catching packets that come from
-// outside.
+// defaultEgressPolicy is needed because Kube-OVN adds a source route to every VPC, which stock OVN ranks above the
+// default route: without a policy for the default network no packet leaves the VPC. The inport excludes packets that
+// come from outside.
 const defaultEgressPolicy = `{priority: 100, action: reroute, nextHopIP: 100.65.0.1,
   match: 'inport == "test-jump-net1" && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24'}`
 
 const sourcePolicy = `{priority: 30000, match: "ip4.src == %s", action: reroute, nextHopIP: %s}`
 
-// setPolicyRoutes sets test-jump's policy routes and waits until they are in force.
+// setPolicyRoutes sets test-jump's policy routes and waits until they take effect.
 func setPolicyRoutes(t *testing.T, c *harness.Cluster, routes ...string) {
 	t.Helper()
 	spec := harness.ReadFile(t, "../testdata/test-jump.yaml")
@@ -229,7 +229,7 @@ func TestDualStackNetwork(t *testing.T) {
 	}
 }
 
-// Pods of a dual-stack subnet reach each other by both families, across nodes.
+// TestDualStackPods shows that pods of a dual-stack subnet reach each other by both families, across nodes.
 func TestDualStackPods(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateVPC(t, "six", "10.6.0.0/24,fd00:6::/64")

@@ -1,6 +1,6 @@
 package loadbalancer
 
-// conformanceIntro stands above the tables of behaviours.
+// conformanceIntro is the text above the tables of behaviours.
 const conformanceIntro = `# Services as Kubernetes' own tests want them
 
 What the end-to-end tests of Kubernetes want of Services (its repository as of e81f39c0e03, on the way to 1.38), as far as it says
@@ -12,7 +12,7 @@ by itself; the others are parts of ` + "`TestBalancer1Features`" + `, and [the p
 ` + "`make golden`" + ` writes this page from the list in ` + "`test/e2e/loadbalancer/behaviours_test.go`" + `, and a test checks that every test that is named exists.
 `
 
-// balancersIntro stands above the table of features.
+// balancersIntro is the text above the table of features.
 const balancersIntro = `# Load balancers
 
 A Service of type LoadBalancer in a project's namespace becomes OVN load balancers, one for each protocol, on an address of an

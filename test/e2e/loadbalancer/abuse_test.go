@@ -16,9 +16,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestBalancer6Abuse: one tenant asks for the same port a thousand times, has a Service with thousands of endpoints,
-// and lets endpoints come and go a hundred times a second. How long a change of another tenant takes stays within twice
-// of what it was.
+// TestBalancer6Abuse lets one tenant request the same port a thousand times, create a Service with thousands of
+// endpoints, and add and remove endpoints a hundred times a second. The time for a change of another tenant must not
+// exceed twice its usual value.
 func TestBalancer6Abuse(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 6)
@@ -26,7 +26,7 @@ func TestBalancer6Abuse(t *testing.T) {
 	c.balancers = newBalancerWatch(t, c.Cluster)
 	c.GrowTo(t, 3)
 	c.createServices(t, item, show.ChooseSize(30, 6))
-	c.measureVictims(t) // what is done for the first time takes longer
+	c.measureVictims(t) // warm up
 	quiet := c.measureVictims(t)
 	for _, abuse := range []struct {
 		what string
@@ -53,8 +53,7 @@ func TestBalancer6Abuse(t *testing.T) {
 			harness.PercentileMillis(quiet.accepted, 50), harness.PercentileMillis(quiet.accepted, 99),
 			harness.PercentileMillis(during.bare, 50), harness.PercentileMillis(during.bare, 99),
 			harness.PercentileMillis(quiet.bare, 50), harness.PercentileMillis(quiet.bare, 99))
-		// The lab's nodes have the same two cores: what the engine does for the abuser slows down a bare transaction,
-		// too.
+		// The lab's nodes share two cores: work of the engine for the abuser also slows down a bare transaction.
 		if slower := harness.PercentileMillis(during.row, 99) / harness.PercentileMillis(quiet.row,
 			99); show.IsFullSize() && slower > 2 {
 			t.Errorf("%s: the 99th percentile of others is %.1f times that of the quiet run, of a bare transaction %.1f times; the slowest: %v", abuse.what,
@@ -64,8 +63,8 @@ func TestBalancer6Abuse(t *testing.T) {
 	}
 }
 
-// latencies is how long changes have taken: until Kubernetes has said yes, from there to the row, and to Kube-OVN's own
-// load balancer, and beside each a bare transaction.
+// latencies are the durations of changes: until Kubernetes has accepted the change, from there to the row and to
+// Kube-OVN's own load balancer, and of a bare transaction for comparison.
 type latencies struct{ accepted, row, kubeOVN, bare []time.Duration }
 
 func (a latencies) merge(b latencies) latencies {
@@ -76,7 +75,7 @@ func (a latencies) merge(b latencies) latencies {
 	}
 }
 
-// measureVictims are changes of tenants who do nothing wrong: those of all projects but the first.
+// measureVictims measures changes of well-behaved tenants: those of all projects but the first.
 func (c *serviceScaleFixture) measureVictims(t *testing.T) (took latencies) {
 	t.Helper()
 	for n := range show.ChooseSize(300, 20) {
@@ -91,7 +90,7 @@ func (c *serviceScaleFixture) measureVictims(t *testing.T) (took latencies) {
 	return took.merge(latencies{})
 }
 
-// requestSamePort asks for one port of one address again and again.
+// requestSamePort requests one port of one address repeatedly.
 func (c *serviceScaleFixture) requestSamePort(ctx context.Context, t *testing.T) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
@@ -106,7 +105,7 @@ func (c *serviceScaleFixture) requestSamePort(ctx context.Context, t *testing.T)
 	}
 }
 
-// createManyEndpoints is a Service with very many endpoints, in slices of a hundred, which is what Kubernetes makes.
+// createManyEndpoints creates a Service with very many endpoints, in slices of a hundred, as Kubernetes does.
 func (c *serviceScaleFixture) createManyEndpoints(ctx context.Context, t *testing.T) {
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %s, name: crowd, annotations: {service.nlb.kube-dc.com/bind-on-eip: front}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: 9}]}}`, c.NamespaceOf(0))

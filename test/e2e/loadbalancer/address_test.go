@@ -9,7 +9,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// ownAddress: a Service gets an EIp, and each protocol answers to the world and to neighbours.
+// showOwnAddress shows that a Service gets an EIp, and that each protocol works for clients on the internet and for
+// neighbours.
 func showOwnAddress(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name:  "own",
@@ -31,7 +32,7 @@ func showOwnAddress(t *testing.T, h *harness.BackendProject) string {
 		asked)
 }
 
-// byType: a Service on a secondary and on a third network, for the same pods that are behind one on the default
+// showByType shows Services on a secondary and on a third network for the same pods as a Service on the default
 // network.
 func showByType(t *testing.T, h *harness.BackendProject) string {
 	h.CreateService(t, harness.ServiceSpec{Name: "typed-cloud"})
@@ -68,7 +69,7 @@ func showByType(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests on two secondary networks; two more backends: %v more rows; no router dropped anything", asked, rows)
 }
 
-// countRows is how many rows say that they are the project's.
+// countRows counts the rows that are marked as the project's.
 func countRows(t *testing.T, h *harness.BackendProject) (n int) {
 	t.Helper()
 	for _, table := range []string{
@@ -81,8 +82,7 @@ func countRows(t *testing.T, h *harness.BackendProject) (n int) {
 	return n
 }
 
-// balancerVIPs is what a load balancer balances, as OVN has it, without the endpoints that only bring connections to an
-// end.
+// balancerVIPs returns the VIPs of a load balancer in OVN, without the entry that drains endpoints.
 func balancerVIPs(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
 	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer",
@@ -90,7 +90,7 @@ func balancerVIPs(t *testing.T, h *harness.BackendProject, name string) string {
 	return strings.Join(slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "240.") }), " ")
 }
 
-// sharedEIp: two Services on one EIp, which have the same number with different protocols, too.
+// showSharedEIp shows two Services on one EIp, including the same port number with different protocols.
 func showSharedEIp(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateEIP(t, h.Namespace, "front", "{externalNetworkType: public}")
 	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "front") })
@@ -125,7 +125,8 @@ func showSharedEIp(t *testing.T, h *harness.BackendProject) string {
 	return "two Services, ports 80 and 81 of TCP and UDP crosswise"
 }
 
-// clash: who comes second is told who is first, keeps what it can have, and gets the rest when the first goes.
+// showClash shows that the second Service for a port reports which Service has it, keeps its other ports, and gets the
+// port when the first Service is deleted.
 func showClash(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateEIP(t, h.Namespace, "clash", "{externalNetworkType: cloud}")
 	t.Cleanup(func() { h.DeleteAndWait(t, "EIp", h.Namespace, "clash") })
@@ -154,7 +155,7 @@ func showClash(t *testing.T, h *harness.BackendProject) string {
 	return "refused with the holder's name; the free port works; the other one follows when the holder has gone"
 }
 
-// onTheWayOut: the address with which the project's pods leave also takes connections in.
+// showOnTheWayOut shows that the SNAT address of the project's default egress also accepts connections.
 func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name:        "gw",
@@ -169,9 +170,10 @@ func showOnTheWayOut(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests in, and pods still leave with it", asked)
 }
 
-// givenAddress: the address that a Service asks for, on whichever network has it; and one that somebody else has.
+// showGivenAddress shows a Service that requests an address, on the network that contains it, and one that requests an
+// address in use.
 func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
-	const given = "91.224.11.77" // of ext-public
+	const given = "91.224.11.77" // on ext-public
 	if address := h.CreateService(t, harness.ServiceSpec{
 		Name:        "given",
 		ExtraFields: ", loadBalancerIP: " + given,
@@ -186,7 +188,7 @@ func showGivenAddress(t *testing.T, h *harness.BackendProject) string {
 	return given + " given, and refused to the second who asks for it"
 }
 
-// classes: a Service of another class has nothing of ours; one of our class has.
+// showClasses shows that a Service of another class is ignored, and that one of our class is served.
 func showClasses(t *testing.T, h *harness.BackendProject) string {
 	h.ApplyService(t, harness.ServiceSpec{Name: "foreign", ExtraFields: ", loadBalancerClass: example.com/other"})
 	t.Cleanup(func() { h.DeleteAndWait(t, "Service", h.Namespace, "foreign") })

@@ -1,14 +1,14 @@
 package loadbalancer
 
-// behaviour is something that the tests of Kubernetes want of Services. Either tests of ours show it, or there is a
-// reason why not.
+// behaviour is something that Kubernetes' tests require of Services. It is shown by our tests, or there is a reason why
+// not.
 type behaviour struct {
 	what    string
-	shownBy string // names of functions: tests, or what features run
+	shownBy string // names of functions: tests, or functions of features
 	why     string
 }
 
-// Reasons that several have.
+// Reasons that apply to several behaviours.
 const (
 	whyNodes     = "Nodes have no part in it: packets go from the gateway to the backend, and node ports and `healthCheckNodePort` are not used."
 	whyClusterIP = "About the cluster address, which Kube-OVN serves."
@@ -17,7 +17,7 @@ const (
 	whyOther     = "Not about Services of type LoadBalancer."
 )
 
-// behaviours is what Kubernetes' tests want, by the file that they are in.
+// behaviours is what Kubernetes' tests require, by the file that contains them.
 var behaviours = []struct {
 	file string
 	list []behaviour

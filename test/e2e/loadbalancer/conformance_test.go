@@ -13,8 +13,8 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// TestBalancer2Conformance: what Kubernetes' own tests want of Services is shown by a test of ours, or has a reason why
-// not.
+// TestBalancer2Conformance checks that each behaviour that Kubernetes' own tests require of Services is shown by one of
+// our tests or has a reason why not.
 func TestBalancer2Conformance(t *testing.T) {
 	item := balancerItems.Item(t, 2)
 	known := harness.TestNames(t)
@@ -46,7 +46,7 @@ func TestBalancer2Conformance(t *testing.T) {
 		all, len(behaviours), shown, all-shown-missing, missing)
 }
 
-// TestBalancerDocs: the page of load balancers has every feature.
+// TestBalancerDocs checks that the page of load balancers contains every feature.
 func TestBalancerDocs(t *testing.T) {
 	names := featureNames()
 	if len(names) != len(features)+len(managementFeatures) {
@@ -55,7 +55,7 @@ func TestBalancerDocs(t *testing.T) {
 	page.Check(t, harness.ReferenceDir+"load-balancers.md", featuresPage())
 }
 
-// testNames are the names of the tests that show a behaviour.
+// testNames returns the names of the tests that show a behaviour.
 func (b behaviour) testNames() []string {
 	if b.shownBy == "" {
 		return nil
@@ -63,7 +63,7 @@ func (b behaviour) testNames() []string {
 	return strings.Split(b.shownBy, ", ")
 }
 
-// functionAndFile is the name of the function that shows a feature, and the file that it is in.
+// functionAndFile returns the function that shows a feature, and its file.
 func (f feature) functionAndFile() (name, file string) {
 	function := runtime.FuncForPC(reflect.ValueOf(f.run).Pointer())
 	full := function.Name()
@@ -80,7 +80,7 @@ func featureNames() map[string]bool {
 	return out
 }
 
-// conformancePage is the page of behaviours. What a name stands for is on the page of load balancers.
+// conformancePage returns the page of behaviours. The page of load balancers explains the names.
 func conformancePage() string {
 	var out strings.Builder
 	out.WriteString(conformanceIntro)
@@ -97,7 +97,7 @@ func conformancePage() string {
 	return out.String()
 }
 
-// featuresPage is the page of load balancers.
+// featuresPage returns the page of load balancers.
 func featuresPage() string {
 	var out strings.Builder
 	out.WriteString(balancersIntro)

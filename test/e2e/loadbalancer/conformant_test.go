@@ -10,15 +10,15 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// changeService changes a Service and waits until the change is seen everywhere.
+// changeService changes a Service and waits until the change is effective everywhere.
 func changeService(t *testing.T, h *harness.BackendProject, w harness.ServiceSpec) {
 	t.Helper()
 	h.ApplyService(t, w)
 	waitServicesSynced(t, h)
 }
 
-// waitServicesSynced waits until what was written to Services has had its effect. They have no generation that a status
-// could name, so it changes another one afterwards and waits for that.
+// waitServicesSynced waits until earlier changes of Services are effective. Services have no generation that a status
+// could refer to, so it changes another Service afterwards and waits for that change.
 func waitServicesSynced(t *testing.T, h *harness.BackendProject) {
 	t.Helper()
 	h.SyncMarks++
@@ -34,14 +34,14 @@ func waitServicesSynced(t *testing.T, h *harness.BackendProject) {
 	h.SyncFlows(t)
 }
 
-// applyOtherService makes a Service that is no load balancer, or makes it such a one.
+// applyOtherService applies a Service with an arbitrary spec, which need not be a load balancer.
 func applyOtherService(t *testing.T, h *harness.BackendProject, name, spec string) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s}, spec: %s}", name,
 		h.Namespace, spec))
 }
 
-// waitBackends waits until a load balancer with one port has so many backends, and every node knows it.
+// waitBackends waits until a load balancer with one port has n backends and every node has the flows.
 func waitBackends(t *testing.T, h *harness.BackendProject, balancer string, n int) {
 	t.Helper()
 	harness.Eventually(t, fmt.Sprintf("%s has %d backends", balancer, n), func() bool {
@@ -50,8 +50,8 @@ func waitBackends(t *testing.T, h *harness.BackendProject, balancer string, n in
 	h.SyncFlows(t)
 }
 
-// changes: a Service that had another type becomes a load balancer, and its ports change. The address stays; what it no
-// longer has is closed.
+// showChanges shows that a Service of another type becomes a load balancer and that its ports change. The address is
+// kept; removed ports are closed.
 func showChanges(t *testing.T, h *harness.BackendProject) string {
 	for _, kind := range []string{"ClusterIP", "NodePort"} {
 		applyOtherService(t, h, "changes",
@@ -95,7 +95,7 @@ func showChanges(t *testing.T, h *harness.BackendProject) string {
 	return "ClusterIP, NodePort, five sets of ports at one address, ExternalName"
 }
 
-// targetURLs are what is written as "http 80, udp 80", at an address.
+// targetURLs converts a list such as "http 80, udp 80" to URLs of an address.
 func targetURLs(address, list string) (out []string) {
 	for item := range strings.SplitSeq(list, ", ") {
 		if protocol, port, found := strings.Cut(item, " "); found {
@@ -105,10 +105,10 @@ func targetURLs(address, list string) (out []string) {
 	return out
 }
 
-// expectAllSilent asks several targets from several places at once, and none may answer.
+// expectAllSilent sends requests to several targets from several places in parallel; none may be answered.
 func expectAllSilent(t *testing.T, h *harness.BackendProject, places, targets []string) {
 	t.Helper()
-	var asking sync.WaitGroup // each waits for an answer that does not come
+	var asking sync.WaitGroup // in parallel, because each request waits for its timeout
 	for _, where := range places {
 		for _, target := range targets {
 			asking.Go(func() { h.ExpectSilence(t, where, target) })
@@ -117,7 +117,7 @@ func expectAllSilent(t *testing.T, h *harness.BackendProject, places, targets []
 	asking.Wait()
 }
 
-// rangesChange: who may reach a Service is changed while it is there, from outside and from inside.
+// showRangesChange shows changes of the source ranges of a Service, for clients outside and inside.
 func showRangesChange(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "doors"}
 	address := h.CreateService(t, w)
@@ -143,7 +143,7 @@ func showRangesChange(t *testing.T, h *harness.BackendProject) string {
 	return "none, one pod, everybody in two halves, nobody, none"
 }
 
-// affinitySwitched: affinity comes and goes while the Service is there, with either traffic policy.
+// showAffinitySwitched shows that session affinity can be enabled and disabled, with either traffic policy.
 func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
 	for _, policy := range []string{"Local", "Cluster"} {
 		w := harness.ServiceSpec{
@@ -172,12 +172,12 @@ func showAffinitySwitched(t *testing.T, h *harness.BackendProject) string {
 	return "on and off twice, with each policy, by TCP and UDP: one backend, and all three"
 }
 
-// expectAffinity fails the test unless one backend answers all of so many questions. By UDP, a question from a port
-// that was used before belongs to the flow that conntrack remembers, which keeps its own backend.
+// expectAffinity fails the test unless one backend answers all n requests. With UDP, a request from a port that was
+// used before belongs to a flow that conntrack still has, which keeps its own backend.
 func expectAffinity(t *testing.T, h *harness.BackendProject, target string, n int) {
 	t.Helper()
 	first, again, err := h.SendTrackedRequest("internet", target)
-	// OVN learns a new client from its first packet, and drops that
+	// OVN learns a new client from its first packet and drops that packet
 	for i := 0; i < 5 && (again || err != nil && i < 2); i++ {
 		first, again, err = h.SendTrackedRequest("internet", target)
 	}
@@ -198,7 +198,7 @@ func expectAffinity(t *testing.T, h *harness.BackendProject, target string, n in
 	}
 }
 
-// nodesUnused: node ports and traffic policies may change as they like. The load balancer's row stays as it is.
+// showNodesUnused shows that changes of node ports and traffic policies do not change the row of the load balancer.
 func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "ported", ExtraFields: ", allocateLoadBalancerNodePorts: false"}
 	address := h.CreateService(t, w)
@@ -228,8 +228,8 @@ func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 	return "node ports and both policies changed; the row is the same"
 }
 
-// localMoves: with policy Local the only endpoint is on one node after the other. Each time it is reached, and sees who
-// asks.
+// showLocalMoves moves the only endpoint of a Service with policy Local from node to node. It is reachable each time
+// and sees the client's address.
 func showLocalMoves(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name: "local", Selector: "{app: mover}", ExtraFields: ", externalTrafficPolicy: Local",

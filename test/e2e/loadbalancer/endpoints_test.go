@@ -12,8 +12,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// unready: a pod that is not ready gets connections when the Service wants that, even while it ends; otherwise it gets
-// none.
+// showUnready shows that a pod that is not ready gets connections if the Service publishes such pods, even while the
+// pod terminates, and none otherwise.
 func showUnready(t *testing.T, h *harness.BackendProject) string {
 	h.RunServerPod(t, "raw", "app: raw", ", terminationGracePeriodSeconds: 10",
 		", readinessProbe: {tcpSocket: {port: 9}, periodSeconds: 1}, lifecycle: {preStop: {sleep: {seconds: 6}}}")
@@ -44,7 +44,7 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 	return "not ready, and not ready at its end: reached when published, refused otherwise"
 }
 
-// setReadinessGate opens the readiness gate of a pod, or closes it.
+// setReadinessGate sets the status of a pod's readiness gate.
 func setReadinessGate(t *testing.T, h *harness.BackendProject, name, status string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "example.com/live", "status": %q}]}}`, status)
@@ -55,7 +55,8 @@ func setReadinessGate(t *testing.T, h *harness.BackendProject, name, status stri
 	}
 }
 
-// drains: an endpoint that is ready no longer gets no new connections, and those that are open go on, from everywhere.
+// showDrains shows that an endpoint that is no longer ready gets no new connections, while open connections continue,
+// from everywhere.
 func showDrains(t *testing.T, h *harness.BackendProject) string {
 	for _, name := range []string{"old", "new"} {
 		h.RunServerPod(t, name, "drained: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
@@ -86,7 +87,7 @@ func showDrains(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d streams go on, silent for %s at most", len(streams), silent.Round(10*time.Millisecond))
 }
 
-// gates: readiness gates decide which of two pods serves.
+// showGates shows that readiness gates decide which of two pods serves.
 func showGates(t *testing.T, h *harness.BackendProject) string {
 	for _, name := range []string{"blue", "green"} {
 		h.RunServerPod(t, name, "gated: 'yes'", ", readinessGates: [{conditionType: example.com/live}]", "")
@@ -109,7 +110,7 @@ func showGates(t *testing.T, h *harness.BackendProject) string {
 	return "none, blue, both, green"
 }
 
-// namedPorts: one name stands for another number in each pod, and only some pods have a name.
+// showNamedPorts shows a port name that has a different number in each pod, and that only some pods have.
 func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
 	h.RunServerPod(t, "n1", "named: 'yes'", "",
 		`, env: [{name: PORTS, value: "8081"}], ports: [{name: web, containerPort: 8081}]`)
@@ -131,8 +132,8 @@ func showNamedPorts(t *testing.T, h *harness.BackendProject) string {
 	return "web is 8081 in one pod and 8082 in the other, rare is in one of them"
 }
 
-// writtenByHand: a Service without a selector, with EndpointSlices that a user writes. An address outside the project
-// is left out.
+// showWrittenByHand shows a Service without a selector, with EndpointSlices that a user writes. An address outside the
+// project is ignored.
 func showWrittenByHand(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name:     "hand",

@@ -6,13 +6,13 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// feature is something that a load balancer does, how a user asks for it, and the test that shows it.
+// feature is a feature of load balancers: how to request it, and the test that shows it.
 type feature struct {
 	what, how string
 	run       func(*testing.T, *harness.BackendProject) string
 }
 
-// features is what the reference page lists, in its order.
+// features is the list on the reference page, in its order.
 var features = []feature{
 	{
 		"an address of its own, for TCP, UDP and SCTP; the server sees the client's own address",
@@ -100,7 +100,7 @@ var features = []feature{
 	{"packets outside a connection's window do not end it", "(always)", showStrays},
 }
 
-// managementFeatures is what it does in the management VPC. That has a lab of its own: no other test has something
+// managementFeatures is the list for the management VPC. It has a separate lab, because no other test may have objects
 // there.
 var managementFeatures = []feature{
 	{
@@ -122,7 +122,7 @@ var managementFeatures = []feature{
 	},
 }
 
-// TestBalancer1Features is every feature, by packets.
+// TestBalancer1Features shows every feature with packets.
 func TestBalancer1Features(t *testing.T) {
 	item := balancerItems.Item(t, 1)
 	show := func(h *harness.BackendProject, list []feature) {

@@ -14,11 +14,11 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// maxOutage is how long an address may be gone, of a hundred times ninety-nine.
+// maxOutage is the maximum outage of an address, as the 99th percentile.
 const maxOutage = 250 * time.Millisecond
 
-// TestBalancer4Restarts: Kube-OVN's controller removes every load balancer when it starts. Ours are back before anybody
-// notices, and open connections go on. With nobody to put them back they stay away.
+// TestBalancer4Restarts shows that the rows of load balancers, which Kube-OVN's controller deletes when it starts, are
+// restored before clients notice, and that open connections continue. Without our controller the rows stay away.
 func TestBalancer4Restarts(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 4)
@@ -37,7 +37,7 @@ func TestBalancer4Restarts(t *testing.T) {
 	}
 	restarts := show.ChooseSize(10, 2)
 	var gaps []time.Duration
-	noise := time.Duration(0) // the longest on a way that OVN does not see: that is the machine
+	noise := time.Duration(0) // the longest gap on a path that bypasses OVN: caused by the machine
 	for range restarts {
 		before := balancerUUIDs(t, h)
 		all := measureGaps(t, h, append(slices.Clone(addresses), h.Network(t, "cloud").ClientAddress), func() {
@@ -59,7 +59,7 @@ func TestBalancer4Restarts(t *testing.T) {
 	checkNoRepair(t, h, item, addresses[0])
 }
 
-// checkNoRepair is the same without us, and with us again.
+// checkNoRepair repeats the restart without our controller, and then starts it again.
 func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, address string) {
 	t.Helper()
 	harness.SharedController.Stop(syscall.SIGKILL)
@@ -82,7 +82,7 @@ func checkNoRepair(t *testing.T, h *harness.BackendProject, item *show.Item, add
 	item.AddFigure("with nobody repairing it was still gone after %s", show.ChooseSize(30*time.Second, 5*time.Second))
 }
 
-// balancerUUIDs are the project's load balancers.
+// balancerUUIDs returns the UUIDs of the project's load balancers.
 func balancerUUIDs(t *testing.T, h *harness.BackendProject) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -93,8 +93,8 @@ func balancerUUIDs(t *testing.T, h *harness.BackendProject) map[string]bool {
 	return out
 }
 
-// restartKubeOVN kills Kube-OVN's controller, starts it, and waits until it has removed every load balancer and all are
-// back.
+// restartKubeOVN restarts Kube-OVN's controller and waits until it has deleted every load balancer and all are
+// restored.
 func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]bool) {
 	t.Helper()
 	h.ControlLab(t, "kill", "kube-ovn-controller")
@@ -109,7 +109,7 @@ func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]b
 			}
 		}
 		if same == 0 && len(now) == len(before) {
-			<-time.After(time.Second) // what comes late counts, too
+			<-time.After(time.Second) // late deletions count, too
 			return
 		}
 		<-time.After(50 * time.Millisecond)
@@ -117,8 +117,8 @@ func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]b
 	t.Error("30 s after its start Kube-OVN has not removed all load balancers")
 }
 
-// measureGaps makes connections to addresses as fast as it can while something happens, and returns for each address
-// the longest time without a new one.
+// measureGaps opens connections to addresses as fast as possible while something happens, and returns for each address
+// the longest time without a new connection.
 func measureGaps(t *testing.T, h *harness.BackendProject, addresses []string, happens func()) []time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -143,7 +143,7 @@ func measureGaps(t *testing.T, h *harness.BackendProject, addresses []string, ha
 	return gaps
 }
 
-// canConnect makes a connection. It waits for one SYN only: the next would be sent a second later.
+// canConnect opens a connection. It waits for one SYN only: the next would be sent a second later.
 func canConnect(ctx context.Context, h *harness.BackendProject, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Millisecond)
 	defer cancel()

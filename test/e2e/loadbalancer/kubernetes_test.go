@@ -10,7 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// external: the headless Service has one endpoint, the external address, and follows the Service.
+// showExternal shows that the headless companion Service has one endpoint, the external address, and follows the
+// Service.
 func showExternal(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name:  "told",
@@ -35,7 +36,7 @@ func showExternal(t *testing.T, h *harness.BackendProject) string {
 	return "told-ext with " + address + ", two ports"
 }
 
-// putRight: whatever somebody does to the row, it is as it was, once, and answers.
+// showPutRight shows that the row is restored after any change by others, without duplicates, and works.
 func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "drift"})
 	name := h.Namespace + "-drift-tcp"
@@ -63,8 +64,8 @@ func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	return "back after: " + strings.Join(took, ", ")
 }
 
-// balancerState is a load balancer as the database has it, and how often it is in the sets of the project's router and
-// switch.
+// balancerState returns a load balancer as the database has it, and how often it is in the sets of the project's router
+// and switch.
 func balancerState(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
 	state := h.RunNbctl(t, "--bare", "--columns=vips,options,external_ids,protocol", "find", "Load_Balancer",
@@ -73,7 +74,8 @@ func balancerState(t *testing.T, h *harness.BackendProject, name string) string 
 		strings.Count(h.RunNbctl(t, "ls-lb-list", h.Namespace+"-default"), name[:16]))
 }
 
-// backend: Envoy Gateway finds the external address in a Backend, by either annotation, as long as it is asked for.
+// showBackend shows the Backend of Envoy Gateway with the external address, for either annotation, as long as it is
+// requested.
 func showBackend(t *testing.T, h *harness.BackendProject) string {
 	for name, annotation := range map[string]string{
 		"envoy":     "gateway.kube-dc.com/create-backend",
@@ -94,8 +96,8 @@ func showBackend(t *testing.T, h *harness.BackendProject) string {
 	return "by either annotation; it goes with it"
 }
 
-// autodelete: without endpoints it goes, and with it what it made; one with endpoints stays, and so does one that did
-// not ask.
+// showAutodelete shows that an idle Service with autodelete is deleted with its companion objects, and that Services
+// with endpoints or without the annotation are kept.
 func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 	const ask = `service.nlb.kube-dc.com/autodelete: "true"`
 	for _, w := range []harness.ServiceSpec{
@@ -105,7 +107,7 @@ func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 	} {
 		h.ApplyService(t, w)
 	}
-	h.WaitServiceProgrammed(t, "auto-used") // auto-gone may be gone before it would be seen in force
+	h.WaitServiceProgrammed(t, "auto-used") // auto-gone may be deleted before it is seen as Programmed
 	h.WaitServiceProgrammed(t, "auto-not")
 	h.WaitServiceCondition(t, "auto-not", "HasEndpoints=False NoEndpoints", "connections are refused")
 	begun := time.Now()
@@ -124,7 +126,8 @@ func showAutodelete(t *testing.T, h *harness.BackendProject) string {
 		took.Round(100*time.Millisecond), harness.AutodeleteAfter)
 }
 
-// families: IPv6 outside can't be had, which is said; who only prefers it gets IPv4.
+// showFamilies shows that IPv6 outside is not available and that this is reported; a Service that only prefers IPv6
+// gets IPv4.
 func showFamilies(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{
 		Name:        "prefers",
@@ -134,7 +137,8 @@ func showFamilies(t *testing.T, h *harness.BackendProject) string {
 	return "PreferDualStack gets " + address
 }
 
-// leavesNothing: after a change to ClusterIP, and after deletion, nothing of the Service is left but what others made.
+// showLeavesNothing shows that nothing of a Service remains after a change to ClusterIP, and after deletion, except
+// objects that others created.
 func showLeavesNothing(t *testing.T, h *harness.BackendProject) string {
 	before := countRows(t, h)
 	h.CreateService(t, harness.ServiceSpec{Name: "leaves"})

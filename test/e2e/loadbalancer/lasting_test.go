@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// oneSocket: a UDP socket that sends before there is a backend hears the first one, the one that replaces it on the
-// same node, and one that is reached at another port.
+// showOneSocket shows that a UDP socket that sends before there is a backend gets answers from the first one, from the
+// one that replaces it on the same node, and from one at another port.
 func showOneSocket(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "socket", Selector: "{socket: 'yes'}", Ports: "[{port: 80, protocol: UDP}]"}
 	address := h.CreateService(t, w)
@@ -48,13 +48,13 @@ func showOneSocket(t *testing.T, h *harness.BackendProject) string {
 	return "one socket hears three pods one after the other, the last at another port"
 }
 
-// waitAnswerFrom waits until a name answers on a socket.
+// waitAnswerFrom waits until the named backend answers on a socket.
 func waitAnswerFrom(t *testing.T, conn net.Conn, name string) {
 	t.Helper()
 	harness.Eventually(t, name+" answers", func() bool { return harness.AskBackendName(conn) == name })
 }
 
-// large: what does not fit into one packet arrives whole, both ways.
+// showLarge shows that messages larger than one packet arrive complete, in both directions.
 func showLarge(t *testing.T, h *harness.BackendProject) string {
 	const size = 6000
 	address := h.CreateService(t, harness.ServiceSpec{Name: "large"})
@@ -75,8 +75,8 @@ func showLarge(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("lines of %d bytes, answers of 4 MiB, from outside and from inside", size)
 }
 
-// again: a Service that is deleted and made again works, others have addresses of their own and notice nothing, and a
-// wrong address that somebody writes into the status is put right.
+// showAgain shows that a recreated Service works, that other Services with their own addresses are not affected, and
+// that a wrong address in the status is corrected.
 func showAgain(t *testing.T, h *harness.BackendProject) string {
 	other := h.CreateService(t, harness.ServiceSpec{Name: "other"})
 	first := h.CreateService(t, harness.ServiceSpec{Name: "again"})
@@ -104,14 +104,14 @@ status: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}`, h.Namespace, harness.Back
 	return fmt.Sprintf("made twice beside another; a wrong status was right after %s", took.Round(10*time.Millisecond))
 }
 
-// whileAway: a Service that is deleted while nobody looks leaves nothing either. It has no finalizer that would keep
-// it.
+// showWhileAway shows that a Service that is deleted while the controller is down leaves nothing behind. No finalizer
+// blocks its deletion.
 func showWhileAway(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "away"})
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	harness.SharedController.Stop(syscall.SIGKILL)
 	h.DeleteAndWait(t, "Service", h.Namespace, "away")
-	// nobody was there to take it away
+	// the controller was not running to delete the row
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
 	harness.SharedController.Start(t)
 	took := harness.Eventually(t, "rows go", func() bool { return balancerVIPs(t, h, "away-tcp") == "" })
@@ -123,7 +123,7 @@ func showWhileAway(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("nothing is left %s after the controller's start", took.Round(10*time.Millisecond))
 }
 
-// withoutAPI: without an API server load balancers go on, and with it again new ones come.
+// showWithoutAPI shows that load balancers continue without an API server, and that new ones work when it is back.
 func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "lasts"})
 	h.ControlLab(t, "pause", "kube-controller-manager") // see restartAPI
@@ -136,7 +136,7 @@ func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 	})
 	h.ControlLab(t, "resume", "kube-controller-manager")
 	next := h.CreateService(t, harness.ServiceSpec{Name: "comes"})
-	// whoever finds them has just come back
+	// the endpoint controller has only just been resumed
 	h.WaitForObject(t, "Service", h.Namespace, "comes", manifest.True("HasEndpoints"))
 	h.ExpectBackends(t, "internet", "http://"+next, harness.InternetAddress, "b1", "b2", "b3")
 	h.ExpectBackends(t, "internet", "http://"+address, harness.InternetAddress, "b1", "b2", "b3")
@@ -146,8 +146,8 @@ func showWithoutAPI(t *testing.T, h *harness.BackendProject) string {
 	return "answers while the API server is away; a new one comes after it"
 }
 
-// strays: a packet of the server that is outside the connection's window must not reach the client with the server's
-// own address: the client would reset the connection.
+// showStrays shows that a packet of the server outside the connection's window does not reach the client with the
+// server's own address: the client would reset the connection.
 func showStrays(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "window", Selector: "{app: b1}"})
 	b1 := h.NS("b1." + h.Namespace)
@@ -178,7 +178,7 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 			t.Errorf("%s has sent %d resets", where, n)
 		}
 	}
-	// where no connection is
+	// to a host without a connection
 	stray.To, stray.Target = harness.HardwareAddress(t, h.NS("cli."+h.Namespace)),
 		netip.MustParseAddrPort(h.Pods["cli"]+":9")
 	if err := harness.InjectFrame(b1, stray.Bytes()); err != nil {
@@ -188,7 +188,7 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 	return "five packets outside the window, to a pod and to outside; no reset, the connections go on"
 }
 
-// injectStrays makes a connection to b1 behind an address, and sends packets of b1 into it that are not of it.
+// injectStrays opens a connection to b1 behind an address and injects packets of b1 that do not belong to it.
 func injectStrays(t *testing.T, h *harness.BackendProject, where, address string, stray harness.Frame) {
 	t.Helper()
 	conn, err := h.NS(where).Dial(harness.Within(t, time.Minute), "tcp", address+":80")

@@ -1,4 +1,4 @@
-// Package loadbalancer is load balancers, shown by packets: features, conformance, restarts, speed.
+// Package loadbalancer is the tests of load balancers: features, conformance, restarts, speed.
 package loadbalancer
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// balancerItems is what `make show-lb` prints.
+// balancerItems is the list that `make show-lb` prints.
 var balancerItems = show.New("load balancers",
 	"every feature, by packets",
 	"Kubernetes' own conformance of Services: for each behaviour a test, or why it does not apply",

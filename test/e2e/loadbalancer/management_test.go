@@ -16,11 +16,11 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// ourClass is the class that a Service in the management VPC has to name.
+// ourClass is the load balancer class that a Service in the management VPC needs.
 const ourClass = ", loadBalancerClass: kube-dc.com/sallyport"
 
-// newManagementProject is a project in a lab of its own, whose controller lets pods of the management VPC reach the
-// cloud network.
+// newManagementProject creates a project in a separate lab whose controller gives pods of the management VPC access to
+// the cloud network.
 func newManagementProject(t *testing.T) *harness.BackendProject {
 	t.Helper()
 	c := harness.StartLab(t, "management", harness.LoadTopology(t, "shared.yaml"))
@@ -31,15 +31,16 @@ func newManagementProject(t *testing.T) *harness.BackendProject {
 	return c.NewBackendProject(t, "management", "10.54.0.0/24")
 }
 
-// inManagementNamespace is the same project seen from a namespace of the management VPC, which is made for it.
+// inManagementNamespace creates a namespace in the management VPC and returns the fixture for it.
 func inManagementNamespace(t *testing.T, h *harness.BackendProject, namespace string) *harness.BackendProject {
 	t.Helper()
 	h.CreateNamespace(t, namespace, "")
 	return &harness.BackendProject{Cluster: h.Cluster, Namespace: namespace, Pods: map[string]string{}}
 }
 
-// management: Services of two namespaces of the management VPC answer on three networks, to clients near and far and to
-// a pod beside them; one without a class is not ours; and when all are gone nothing is left of them.
+// showManagement shows that Services of two namespaces of the management VPC answer on three networks, to clients near
+// and far and to a pod in the same VPC; that one without a class is ignored; and that nothing remains when all are
+// deleted.
 func showManagement(t *testing.T, h *harness.BackendProject) string {
 	one, two := inManagementNamespace(t, h, "manage-one"), inManagementNamespace(t, h, "manage-two")
 	one.RunPod(t, harness.Pod{Namespace: one.Namespace, Name: "m1", Node: "node1"})
@@ -84,13 +85,14 @@ func showManagement(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests to two namespaces by three networks, client's address seen, no router dropped anything; nothing is left", asked)
 }
 
-// managementRows are the rows of ours of the management VPC, without what its network is for.
+// managementRows counts our rows in the management VPC.
 func managementRows(t *testing.T, h *harness.BackendProject) int {
 	t.Helper()
 	return countRows(t, (&harness.BackendProject{Cluster: h.Cluster, Namespace: "ovn-cluster"}))
 }
 
-// runProxy starts HAProxy in a pod: on port 80 it asks a server, and at /who it answers itself whom it saw.
+// runProxy starts HAProxy in a pod: on port 80 it forwards to a server, and at /who it returns the client address that
+// it saw.
 func runProxy(t *testing.T, h *harness.BackendProject, name, node, server string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".cfg")
@@ -121,8 +123,8 @@ backend tenant
 	})
 }
 
-// proxySeesClient: the proxy is behind a load balancer on the default network and on a secondary one, and sees who
-// asks.
+// showProxySeesClient shows that a proxy behind load balancers on the default network and on a secondary network sees
+// the client's address.
 func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
 	g := inManagementNamespace(t, h, "manage-proxy")
 	runProxy(t, g, "edge", "node2", "")
@@ -143,8 +145,9 @@ func showProxySeesClient(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests: HAProxy saw the client's own address", asked)
 }
 
-// acrossVPCs: a client asks the proxy at its public address, the proxy asks the tenant's load balancer at its address
-// on the cloud network, and the tenant's pod answers. It sees the address of the management VPC's router there.
+// showAcrossVPCs shows a request from a client to the proxy's public address, from the proxy to the tenant's load
+// balancer on the cloud network, and to the tenant's pod. The pod sees the address of the management VPC's router on
+// that network.
 func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
 	tenant := h.CreateService(t, harness.ServiceSpec{
 		Name:        "behind",
@@ -159,7 +162,7 @@ func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
 		ExtraFields: ourClass,
 	})
 	router := h.ReadField(t, "OvnEip", "", "ovn-cluster-ext-cloud", "status", "v4Ip")
-	// While the router asks for its neighbour, HAProxy's first SYN is lost; it sends the next after a second, when the
+	// HAProxy's first SYN is lost while the router resolves its neighbour. The next is sent after a second, when the
 	// client may have given up, and then the upstream router drops the late answer.
 	harness.Eventually(t, "the routers know each other", func() bool {
 		_, err := h.SendRequest("internet", "http://"+address)
@@ -173,8 +176,8 @@ func showAcrossVPCs(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests: client → HAProxy in the management VPC (%s) → tenant's load balancer (%s) → pod; the pod saw %s", asked, address, tenant, router)
 }
 
-// twoGateways: two proxies in two namespaces, on one address that its owner shares, at ports 80 and 443; a third who
-// wants a port that is taken is told so.
+// showTwoGateways shows two proxies in two namespaces on one address that its owner shares, at ports 80 and 443; a
+// third one that requests a port in use reports it.
 func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	a, b := inManagementNamespace(t, h, "manage-a"), inManagementNamespace(t, h, "manage-b")
 	runProxy(t, a, "gate-a", "node1", "")
@@ -214,8 +217,8 @@ func showTwoGateways(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("HAProxy twice on %s, at 80 and 443; the third is told that its port is taken", address)
 }
 
-// managementGateway: somebody removes parts of the gateway, Kube-OVN is restarted, and another node has to hold it. It
-// answers after each, with everything as it was.
+// showManagementGateway shows that the gateway works after others delete parts of it, after a restart of Kube-OVN, and
+// after a move to another node, and that all rows are as before.
 func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 	const port, other = "ovn-cluster-ext-public", "ext-public-ovn-cluster"
 	g := inManagementNamespace(t, h, "manage-gate")
@@ -266,7 +269,7 @@ func showManagementGateway(t *testing.T, h *harness.BackendProject) string {
 		strings.Join(took, ", "), node, moved.Round(10*time.Millisecond))
 }
 
-// gatewayState is a port of the management VPC's router on a network, as the database has it.
+// gatewayState returns a port of the management VPC's router on a network, as the database has it.
 func gatewayState(t *testing.T, h *harness.BackendProject, port, other string) string {
 	t.Helper()
 	lines := []string{
@@ -278,7 +281,7 @@ func gatewayState(t *testing.T, h *harness.BackendProject, port, other string) s
 	return strings.Join(lines, "\n")
 }
 
-// label says of a node whether it may hold gateways.
+// labelGateway sets whether a node may hold gateways.
 func labelGateway(t *testing.T, h *harness.BackendProject, node, may string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"ovn.kubernetes.io/external-gw": %q}}}`, may)

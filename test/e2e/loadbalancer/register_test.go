@@ -14,14 +14,14 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// balancerRow is a load balancer of the northbound database, as far as it is measured.
+// balancerRow is a load balancer of the northbound database, with the columns that are measured.
 type balancerRow struct {
 	UUID string            `ovsdb:"_uuid"`
 	Name string            `ovsdb:"name"`
 	VIPs map[string]string `ovsdb:"vips"`
 }
 
-// balancerWatch is every load balancer of a northbound database, and when each became what it is.
+// balancerWatch tracks every load balancer of a northbound database and the time of its last change.
 type balancerWatch struct {
 	nb client.Client
 
@@ -31,7 +31,7 @@ type balancerWatch struct {
 	changed   chan struct{} // closed at the next change
 }
 
-// newBalancerWatch listens to the northbound database until the test ends.
+// newBalancerWatch watches the northbound database until the test ends.
 func newBalancerWatch(t *testing.T, c *harness.Cluster) *balancerWatch {
 	t.Helper()
 	nb := c.NewNBClient(t, "Load_Balancer", &balancerRow{})
@@ -64,7 +64,7 @@ func (r *balancerWatch) recordRow(m model.Model) {
 	r.changed = make(chan struct{})
 }
 
-// waitQuiet waits until no load balancer has changed for a while: Kube-OVN has its own of the same Services, and is
+// waitQuiet waits until no load balancer has changed for a while: Kube-OVN writes its own for the same Services, and is
 // slower.
 func (r *balancerWatch) waitQuiet(ctx context.Context, still time.Duration) error {
 	for {
@@ -81,7 +81,7 @@ func (r *balancerWatch) waitQuiet(ctx context.Context, still time.Duration) erro
 	}
 }
 
-// waitUntil waits until something holds of a load balancer, and returns when it became so.
+// waitUntil waits until a condition holds for a load balancer, and returns the time of the change.
 func (r *balancerWatch) waitUntil(ctx context.Context, name string, holds func(balancerRow) bool) (time.Time, error) {
 	for {
 		r.mu.Lock()
@@ -98,7 +98,7 @@ func (r *balancerWatch) waitUntil(ctx context.Context, name string, holds func(b
 	}
 }
 
-// hasBackend says whether a load balancer has a backend.
+// hasBackend returns a condition that holds if a load balancer has a backend.
 func hasBackend(backend string) func(balancerRow) bool {
 	return func(row balancerRow) bool {
 		for _, backends := range row.VIPs {

@@ -14,10 +14,10 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// clientTimeout is how long a client waits for an answer. SYNs are sent after nothing, one, three and seven seconds.
+// clientTimeout is how long a client waits for an answer. SYNs are sent after zero, one, three and seven seconds.
 const clientTimeout = 10 * time.Second
 
-// TestBalancer3Rolling: all pods of a Deployment are replaced while clients ask without a pause. No request fails.
+// TestBalancer3Rolling replaces all pods of a Deployment while clients send requests continuously. No request fails.
 func TestBalancer3Rolling(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 3)
@@ -37,7 +37,7 @@ func TestBalancer3Rolling(t *testing.T) {
 	<-time.After(3 * time.Second)
 	for n := range rounds {
 		rollDeployment(t, h, n+1)
-		<-time.After(8 * time.Second) // until those before have ended, and some more
+		<-time.After(8 * time.Second) // until the previous pods have ended, with some margin
 	}
 	r := load()
 	item.AddFigure("10 pods replaced %d times under load: %d requests to %d pods, %d failed; %d took more than 0.9 s (a SYN was lost), the slowest %s",
@@ -45,14 +45,14 @@ func TestBalancer3Rolling(t *testing.T) {
 	if len(r.failed) > 0 {
 		t.Errorf("%d of %d requests failed, the first: %v", len(r.failed), r.answered+len(r.failed), r.failed[0])
 	}
-	if len(r.names) < 10*(rounds+1) { // control: they were replaced, and all were in use
+	if len(r.names) < 10*(rounds+1) { // control: all pods were replaced and all answered
 		t.Errorf("only %d pods were asked, of %d", len(r.names), 10*(rounds+1))
 	}
 }
 
-// rollDeployment makes ten pods, or replaces them by ten others, and waits until they are there. A pod that ends serves
-// for eight seconds more: when one change follows the other, Kubernetes takes some seconds until its EndpointSlices are
-// without it.
+// rollDeployment creates ten pods, or replaces them by ten others, and waits until they are ready. A terminating pod
+// serves for eight more seconds: when changes follow each other closely, Kubernetes takes some seconds to remove it
+// from the EndpointSlices.
 func rollDeployment(t *testing.T, h *harness.BackendProject, version int) {
 	t.Helper()
 	h.Apply(t, fmt.Sprintf(`
@@ -80,16 +80,17 @@ spec:
 	})
 }
 
-// loadResult is what became of requests.
+// loadResult is the outcome of requests.
 type loadResult struct {
 	answered   int
 	names      map[string]bool
 	failed     []error
 	slowest    time.Duration
-	resentSYNs int // so slow that a SYN must have been sent twice
+	resentSYNs int // requests so slow that a SYN must have been resent
 }
 
-// startLoad asks a target by several clients at once, each request over a connection of its own, until it is called.
+// startLoad sends requests from several clients in parallel, each on a new connection, until the returned function is
+// called.
 func startLoad(h *harness.BackendProject, target string, clients int) func() loadResult {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup

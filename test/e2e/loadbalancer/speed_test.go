@@ -16,16 +16,16 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// serviceScaleFixture is a fleet of projects whose Services have endpoints that do not exist: nothing is sent, only
-// written.
+// serviceScaleFixture has many projects whose Services have endpoints that do not exist: only the control plane is
+// tested.
 type serviceScaleFixture struct {
 	*harness.ScaleFixture
 	balancers *balancerWatch
 	services  int
 }
 
-// TestBalancer5Speed: how long it takes from an EndpointSlice to the row, beside a bare transaction and beside
-// Kube-OVN's own load balancers of the same Services; all from nothing; and a restart.
+// TestBalancer5Speed measures the time from an EndpointSlice to the row, compared with a bare transaction and with
+// Kube-OVN's own load balancers for the same Services; the creation of all Services; and a restart.
 func TestBalancer5Speed(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 5)
@@ -39,18 +39,19 @@ func TestBalancer5Speed(t *testing.T) {
 	}
 }
 
-// serviceName is a Service of the fleet: they are dealt out to the projects.
+// serviceName returns the name of Service i. Services are distributed over the projects.
 func (c *serviceScaleFixture) serviceName(i int) (namespace, name string) {
 	return c.NamespaceOf(i % c.Size), fmt.Sprintf("s%05d", i)
 }
 
-// balancerName is the name of a Service's load balancer.
+// balancerName returns the name of a Service's load balancer.
 func (c *serviceScaleFixture) balancerName(i int) string {
 	namespace, name := c.serviceName(i)
 	return namespace + "-" + name + "-tcp"
 }
 
-// createServices makes Services with ten endpoints each, until there are so many. Those of a project share one address.
+// createServices creates Services with ten endpoints each, up to the given number. Those of a project share one
+// address.
 func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size int) {
 	t.Helper()
 	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t),
@@ -84,7 +85,7 @@ func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size
 		harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
 }
 
-// endpointAddress is one of a Service's ten, as OVN has it.
+// endpointAddress returns one of a Service's ten endpoints, as OVN writes it.
 func endpointAddress(i, n int) string { return fmt.Sprintf("10.0.0.%d:8080", 100+(i*7+n)%140) }
 
 func endpointSliceManifest(namespace, name string, addresses []string) string {
@@ -99,7 +100,7 @@ func endpointSliceManifest(namespace, name string, addresses []string) string {
 
 func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
 	namespace, name := c.serviceName(i)
-	// The second annotation is for Kube-OVN, which tells the VPC by pods otherwise.
+	// The second annotation is for Kube-OVN, which otherwise derives the VPC from pods.
 	text := fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {namespace: %[1]s, name: %[2]s,
   annotations: {service.nlb.kube-dc.com/bind-on-eip: front, ovn.kubernetes.io/vpc: %[1]s}},
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{port: %[3]d, targetPort: 8080}]}}`, namespace, name, 1000+i/c.Size)
@@ -121,12 +122,12 @@ func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
 	return nil
 }
 
-// measureChanges measures one change after the other: an endpoint of a Service becomes another.
+// measureChanges measures changes one at a time: an endpoint of a Service is replaced.
 func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	t.Helper()
 	c.waitQuiet(t)
 	together := c.measureLatencies(t, true)
-	// it works at each of these changes, too, and longer; and there are two cores
+	// it also processes each of these changes, takes longer, and there are only two cores
 	c.ControlLab(t, "pause", "kube-ovn-controller")
 	alone := c.measureLatencies(t, false)
 	c.ControlLab(t, "resume", "kube-ovn-controller")
@@ -147,7 +148,7 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	}
 }
 
-// waitQuiet waits until nobody has anything left to do.
+// waitQuiet waits until all components are idle.
 func (c *serviceScaleFixture) waitQuiet(t *testing.T) {
 	t.Helper()
 	if err := c.balancers.waitQuiet(harness.Within(t, 20*time.Minute),
@@ -157,13 +158,13 @@ func (c *serviceScaleFixture) waitQuiet(t *testing.T) {
 	c.WaitIdle(t)
 }
 
-// measureLatencies changes Services at random, one after the other.
+// measureLatencies changes Services at random, one at a time.
 func (c *serviceScaleFixture) measureLatencies(t *testing.T, kubeOVN bool) (took latencies) {
 	t.Helper()
 	chance := rand.New(rand.NewPCG(5, uint64(c.services)))
 	for n := range show.ChooseSize(300, 30) {
 		if kubeOVN {
-			n += 40 // so that the other measurement changes what this one has left
+			n += 40 // so that the two measurements write different endpoints
 		}
 		i := chance.IntN(c.services)
 		begun := time.Now()
@@ -178,11 +179,11 @@ func (c *serviceScaleFixture) measureLatencies(t *testing.T, kubeOVN bool) (took
 	return took.merge(latencies{})
 }
 
-// markerEndpoint is an endpoint that tells a change.
+// markerEndpoint returns an endpoint that identifies a change.
 func markerEndpoint(n int) string { return fmt.Sprintf("10.0.0.%d:8080", 10+n%80) }
 
-// changeEndpoint gives a Service another endpoint, and returns how long Kubernetes took to accept it, and how long
-// after that the row had it.
+// changeEndpoint replaces an endpoint of a Service. It returns how long Kubernetes took to accept the change, and how
+// long after that the row had it.
 func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, row time.Duration) {
 	t.Helper()
 	namespace, name := c.serviceName(i)
@@ -199,7 +200,7 @@ func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, 
 	return written.Sub(begun), c.timeUntilBackend(t, written, c.balancerName(i), markerEndpoint(n))
 }
 
-// timeUntilBackend is how long after a moment a load balancer had a backend.
+// timeUntilBackend returns the time from a moment until a load balancer had a backend.
 func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, balancer, backend string) time.Duration {
 	t.Helper()
 	at, err := c.balancers.waitUntil(harness.Within(t, 30*time.Second), balancer, hasBackend(backend))
@@ -209,8 +210,8 @@ func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, ba
 	return max(at.Sub(begun), 0)
 }
 
-// measureBareTransaction changes a load balancer of nobody's, of the same size, by hand, and returns how long it takes
-// until it is seen.
+// measureBareTransaction changes an unowned load balancer of the same size directly, and returns the time until the
+// change is observed.
 func (c *serviceScaleFixture) measureBareTransaction(t *testing.T, n int) time.Duration {
 	t.Helper()
 	ctx, row := harness.Within(t, 30*time.Second), &balancerRow{Name: "bare", VIPs: map[string]string{}}

@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// withoutEndpoints: a connection is refused at once, and works when there is an endpoint.
+// showWithoutEndpoints shows that a connection is refused at once without endpoints, and works when there is one.
 func showWithoutEndpoints(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "empty", Selector: "{app: late}"})
 	begun := time.Now()
@@ -29,7 +29,8 @@ func showWithoutEndpoints(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("refused after %s; answered when there was a pod", took.Round(time.Millisecond))
 }
 
-// affinity: with it a client always reaches the same backend, also by new connections; without it, all.
+// showAffinity shows that with session affinity a client always reaches the same backend, also with new connections,
+// and all backends without it.
 func showAffinity(t *testing.T, h *harness.BackendProject) string {
 	sticky := h.CreateService(t, harness.ServiceSpec{
 		Name:        "sticky",
@@ -45,7 +46,7 @@ func showAffinity(t *testing.T, h *harness.BackendProject) string {
 	}
 	h.ExpectBackends(t, "internet", "http://"+plain, harness.InternetAddress, "b1", "b2", "b3")
 	seen := map[string]bool{}
-	for range 6 { // after each timeout it is balanced anew
+	for range 6 { // after each timeout a new backend is chosen
 		<-time.After(4 * time.Second)
 		if a, err := h.SendRequest("internet", "http://"+sticky); err == nil {
 			seen[a.Name] = true
@@ -60,8 +61,8 @@ func showAffinity(t *testing.T, h *harness.BackendProject) string {
 	return "20 connections to one backend; another one after the timeout; all three without affinity"
 }
 
-// trafficPolicy: the server sees the client with either policy, and the packet goes from the gateway to the backend's
-// node at once.
+// showTrafficPolicy shows that the server sees the client's address with either policy, and that packets go directly
+// from the gateway to the backend's node.
 func showTrafficPolicy(t *testing.T, h *harness.BackendProject) string {
 	asked := 0
 	for _, policy := range []string{"Local", "Cluster"} {
@@ -74,7 +75,8 @@ func showTrafficPolicy(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d requests; backends on all nodes, client's address seen with both policies", asked)
 }
 
-// sourceRanges: a client of the range gets an answer, another none; the same inside; and all when there is no range.
+// showSourceRanges shows that a client in the range gets an answer and another client none, outside and inside, and
+// that all clients do without ranges.
 func showSourceRanges(t *testing.T, h *harness.BackendProject) string {
 	x := h.Network(t, "public")
 	ranges := fmt.Sprintf(", loadBalancerSourceRanges: [%s/32, %s/32]", x.ClientAddress, h.Pods["cli"])
@@ -100,7 +102,8 @@ func showSourceRanges(t *testing.T, h *harness.BackendProject) string {
 	return "two answered, three were dropped, and all answered without ranges"
 }
 
-// healthChecks: of two ready pods one listens. Without a check half of the connections fail; with it none.
+// showHealthChecks uses two ready pods of which one listens. Without a health check half of the connections fail; with
+// it none.
 func showHealthChecks(t *testing.T, h *harness.BackendProject) string {
 	both := map[string]string{"pair": "yes"}
 	h.RunPod(t, harness.Pod{Namespace: h.Namespace, Name: "good", Node: "node1", Labels: both})
@@ -137,7 +140,7 @@ func countFailures(h *harness.BackendProject, address string, n int) (failed int
 	return failed
 }
 
-// terminating: the only pod is deleted and takes its time. It serves until it is gone.
+// showTerminating deletes the only pod, which terminates slowly. It serves until it is gone.
 func showTerminating(t *testing.T, h *harness.BackendProject) string {
 	h.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: slow, namespace: %s, labels: {app: slow}}, spec: {nodeName: node1,
   terminationGracePeriodSeconds: 6, containers: [{name: main, image: lab/echo, lifecycle: {preStop: {sleep: {seconds: 4}}}}]}}`, h.Namespace))
@@ -164,7 +167,7 @@ func showTerminating(t *testing.T, h *harness.BackendProject) string {
 	return fmt.Sprintf("%d connections while it was ending, none failed", served)
 }
 
-// stale: a UDP client that goes on sending from one port reaches another backend when its own is gone.
+// showStale shows that a UDP client that keeps sending from one port reaches another backend when its own is gone.
 func showStale(t *testing.T, h *harness.BackendProject) string {
 	role := map[string]string{"udp": "yes"}
 	for name, node := range map[string]string{"u1": "node1", "u2": "node3"} {
@@ -197,7 +200,7 @@ func showStale(t *testing.T, h *harness.BackendProject) string {
 		time.Since(begun).Round(10*time.Millisecond), first)
 }
 
-// fromInside: pods reach the external address, also the backend that it leads to, on every network.
+// showFromInside shows that pods reach the external address on every network, including the backend itself.
 func showFromInside(t *testing.T, h *harness.BackendProject) string {
 	asked := 0
 	for _, kind := range harness.NetworkTypes {

@@ -8,9 +8,9 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 )
 
-// TestNodeEgress: pods of Kube-OVN's own VPC leave by the networks of their node, as EgressServices and EgressRoutes
-// say. The host that they ask is behind the router of a network, which knows the way back to addresses that come by
-// itself only.
+// TestNodeEgress shows that pods of the management VPC leave through networks of their node, as EgressServices and
+// EgressRoutes request. The target host is behind the router of a network, which has routes back only to addresses that
+// arrive through it.
 func TestNodeEgress(t *testing.T) {
 	g := newNodeFixture(t, "nodeegress")
 	g.startAgent(t)
@@ -28,10 +28,10 @@ func TestNodeEgress(t *testing.T) {
 				g.serviceIPs["vlan1"].String())
 		}
 		g.expectNotSeenAs(t, "vlan2", "vlan1", g.serviceIPs["vlan1"])                 // another pod
-		g.ExpectAnswer(t, "vlan1.shop", "http://"+g.clusterIPs["vlan2"], "vlan2", "") // inside, as ever
-		g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "") // and what comes in
+		g.ExpectAnswer(t, "vlan1.shop", "http://"+g.clusterIPs["vlan2"], "vlan2", "") // inside, unaffected
+		g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "") // and incoming connections
 
-		g.Apply(t, g.egressRoute(t, "vlan1", "vlan2")) // which comes first for its destination
+		g.Apply(t, g.egressRoute(t, "vlan1", "vlan2")) // takes precedence for its destination
 		g.WaitForObject(t, "EgressRoute", "shop", "partners", manifest.True("Programmed"))
 		g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, "http", "vlan2"), "client-vlan2", second.String())
 		g.ExpectAnswer(t, "vlan1.shop", g.clientURL(t, "http", "vlan1"), "client-vlan1", g.serviceIPs["vlan1"].String())
@@ -50,7 +50,7 @@ func TestNodeEgress(t *testing.T) {
 	})
 }
 
-// egressRoute is an EgressRoute for a pod to the client of a network, by that.
+// egressRoute returns an EgressRoute for a pod to the client of a network, through that network.
 func (g *nodeFixture) egressRoute(t *testing.T, pod, network string) string {
 	t.Helper()
 	return fmt.Sprintf(`
@@ -60,14 +60,14 @@ metadata: {name: partners, namespace: shop}
 spec: {podSelector: {matchLabels: {app: %s}}, destinations: [%s/32], externalNetwork: %s}`, pod, g.Segment(t, network).ClientSide[0].Peer.Addr(), network)
 }
 
-// clientURL is how the client of a network is asked.
+// clientURL returns the URL of the client of a network.
 func (g *nodeFixture) clientURL(t *testing.T, protocol, network string) string {
 	t.Helper()
 	return fmt.Sprintf("%s://%s:80", protocol, g.Segment(t, network).ClientSide[0].Peer.Addr())
 }
 
-// expectNotSeenAs fails the test when the client of a network sees a pod with an address already: a test that it does
-// later would show nothing.
+// expectNotSeenAs fails the test if the client of a network already sees a pod with the address, because a later check
+// would then prove nothing.
 func (g *nodeFixture) expectNotSeenAs(t *testing.T, pod, network string, address netip.Addr) {
 	t.Helper()
 	if a, err := g.SendRequest(pod+".shop", g.clientURL(t, "http", network)); err == nil && a.Saw.Addr() == address {

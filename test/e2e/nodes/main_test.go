@@ -1,4 +1,4 @@
-// Package nodes is return traffic and egress on nodes, shown by packets through a node's kernel.
+// Package nodes is the tests of return traffic and egress on nodes, with packets through a node's kernel.
 package nodes
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// agentItems is what `make show-agent` prints.
+// agentItems is the list that `make show-agent` prints.
 var agentItems = show.New("return traffic on nodes",
 	"every method: without it the reply leaves by the default uplink, with it the client gets its answer",
 	"VRF on real kernels",

@@ -28,8 +28,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// nodeFixture is a lab whose nodes have a default uplink and two networks, with an agent on node1. Service addresses
-// come to node1, which sends them to the Service's cluster address, as OVN-Kubernetes does for addresses of MetalLB's.
+// nodeFixture is a lab whose nodes have a default uplink and two networks, with an agent on node1. Packets to Service
+// addresses arrive at node1, which translates them to the Service's cluster address, as OVN-Kubernetes does for MetalLB
+// addresses.
 type nodeFixture struct {
 	*harness.Cluster
 	*harness.Controller
@@ -63,11 +64,11 @@ func newNodeFixture(t *testing.T, name string) *nodeFixture {
 	})
 	c.CreateNamespace(t, "shop", "")
 	harness.Eventually(t, "node1 is connected with the pods", func() bool {
-		var on []netlink.Route // its address comes a moment after the link
+		var on []netlink.Route // the address is added shortly after the link
 		err := g.NS("node1").Do(func() (err error) { on, err = netlink.RouteGet(net.IPv4(100, 64, 0, 1)); return err })
-		return err == nil && len(on) > 0 && on[0].Gw == nil // not by a router
+		return err == nil && len(on) > 0 && on[0].Gw == nil // directly connected
 	})
-	// as every node of Kubernetes has it
+	// as on every Kubernetes node
 	g.RunOnNode1(t, "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
 	g.RunOnNode1(t, "ip", "route", "replace", "10.96.0.0/12", "via", "100.64.0.1", "dev", "ovn0")
 	g.RunOnNode1(t, "nft", "add table ip external; add chain ip external pre { type nat hook prerouting priority -100; }")
@@ -80,7 +81,7 @@ func newNodeFixture(t *testing.T, name string) *nodeFixture {
 	return g
 }
 
-// createService runs a pod behind a Service with an external address of its own, which a network's router learns.
+// createService runs a pod behind a Service with its own external address, which a network's router learns.
 func (g *nodeFixture) createService(t *testing.T, network string, vip netip.Addr) {
 	t.Helper()
 	g.Apply(t, fmt.Sprintf(`
@@ -125,7 +126,7 @@ func (g *nodeFixture) startAgent(t *testing.T) {
 	g.agent = g.RunAgent(t, "node1", g.agentLog)
 }
 
-// applyNetwork makes or changes the ExternalNetwork of an uplink, and waits until the agent has carried it out.
+// applyNetwork creates or changes the ExternalNetwork of an uplink, and waits until the agent has applied it.
 func (g *nodeFixture) applyNetwork(t *testing.T, name, more string) {
 	t.Helper()
 	s := g.Segment(t, name)
@@ -143,7 +144,7 @@ spec:
 	g.waitNodePathProgrammed(t)
 }
 
-// waitNodePathProgrammed waits until the NodePath of node1 says so.
+// waitNodePathProgrammed waits until the NodePath of node1 is Programmed.
 func (g *nodeFixture) waitNodePathProgrammed(t *testing.T) {
 	t.Helper()
 	g.SyncFlows(t)
@@ -153,7 +154,7 @@ func (g *nodeFixture) waitNodePathProgrammed(t *testing.T) {
 	}
 }
 
-// nodeNetworks are those that node1 is on.
+// nodeNetworks returns the networks of node1.
 func (g *nodeFixture) nodeNetworks(t *testing.T) (out []string) {
 	t.Helper()
 	for _, n := range g.readNodePath(t).Spec.Networks {
@@ -162,7 +163,7 @@ func (g *nodeFixture) nodeNetworks(t *testing.T) (out []string) {
 	return out
 }
 
-// readNodePath is the NodePath of node1.
+// readNodePath returns the NodePath of node1.
 func (g *nodeFixture) readNodePath(t *testing.T) (out kubedcv1alpha1.NodePath) {
 	t.Helper()
 	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"},
@@ -172,12 +173,12 @@ func (g *nodeFixture) readNodePath(t *testing.T) (out kubedcv1alpha1.NodePath) {
 	return out
 }
 
-// serviceURL is how a Service is reached from outside.
+// serviceURL returns the URL of a Service for clients outside.
 func (g *nodeFixture) serviceURL(network, protocol string) string {
 	return fmt.Sprintf("%s://%s:80", protocol, g.serviceIPs[network])
 }
 
-// clientPrefixes is the prefix in which the client of an uplink is.
+// clientPrefixes returns the prefix of the client of an uplink.
 func (g *nodeFixture) clientPrefixes(t *testing.T, network string) string {
 	t.Helper()
 	var out []string
@@ -187,12 +188,12 @@ func (g *nodeFixture) clientPrefixes(t *testing.T, network string) string {
 	return strings.Join(out, ", ")
 }
 
-// clientIPv4 is the IPv4 address of the client of an uplink.
+// clientIPv4 returns the IPv4 address of the client of an uplink.
 func (g *nodeFixture) clientIPv4(t *testing.T, network string) string {
 	return g.Segment(t, network).ClientSide[0].Peer.Addr().String()
 }
 
-// countEgressPackets counts the packets with a source address that leave node1 by each of some links.
+// countEgressPackets counts the packets with a source address that leave node1 through each of the links.
 func (g *nodeFixture) countEgressPackets(t *testing.T, source netip.Addr, links ...string) func() map[string]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -214,7 +215,7 @@ func (g *nodeFixture) countEgressPackets(t *testing.T, source netip.Addr, links 
 	}
 }
 
-// answersAtOnce says whether a question from the client of vlan1 is answered before anything would be sent again.
+// answersAtOnce reports whether a request from the client of vlan1 is answered before any retransmission.
 func (g *nodeFixture) answersAtOnce(target string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Millisecond)
 	defer cancel()
@@ -222,13 +223,13 @@ func (g *nodeFixture) answersAtOnce(target string) bool {
 	return err == nil
 }
 
-// nodeIPv6 is the IPv6 address of node1 on an uplink. The kernel forgets it when the link goes down.
+// nodeIPv6 returns the IPv6 address of node1 on an uplink. The kernel removes it when the link goes down.
 func (g *nodeFixture) nodeIPv6(t *testing.T, network string) string {
 	t.Helper()
 	return g.Segment(t, network).NodeAddresses(g.Blueprint.NodeList()[0])[1].String()
 }
 
-// networkNumber is what stands for a network on node1.
+// networkNumber returns the number of a network on node1.
 func (g *nodeFixture) networkNumber(t *testing.T, network string) int {
 	t.Helper()
 	for _, n := range g.readNodePath(t).Spec.Networks {
@@ -240,7 +241,7 @@ func (g *nodeFixture) networkNumber(t *testing.T, network string) int {
 	return 0
 }
 
-// expectKernelRestored fails the test unless the kernel of node1 becomes again what it was.
+// expectKernelRestored fails the test unless the kernel state of node1 returns to the earlier dump.
 func (g *nodeFixture) expectKernelRestored(t *testing.T, before map[string]bool) {
 	t.Helper()
 	var after map[string]bool
@@ -261,7 +262,7 @@ func (g *nodeFixture) expectKernelRestored(t *testing.T, before map[string]bool)
 	}
 }
 
-// dumpKernel is what the kernel of node1 holds, as far as we could have touched it.
+// dumpKernel returns the state of node1's kernel, as far as the agent could have changed it.
 func (g *nodeFixture) dumpKernel(t *testing.T) map[string]bool {
 	t.Helper()
 	cmd, err := g.Command("", "node1", "sh", "-c", `ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; ip -br link | awk '{print $1}'
@@ -275,7 +276,7 @@ nft list ruleset; sysctl -a 2>/dev/null | grep 'conf\.\(vlan\|all\|ovn0\).*\(for
 	}
 	lines := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
-		if !strings.Contains(line, "fe80") { // comes some time after its link
+		if !strings.Contains(line, "fe80") { // is added some time after its link
 			lines[strings.TrimSpace(line)] = true
 		}
 	}

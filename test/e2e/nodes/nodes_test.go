@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// returnMethod is how an ExternalNetwork asks for a way back.
+// returnMethod is a method of the return path and the fields of the ExternalNetwork that select it.
 type returnMethod struct{ name, spec string }
 
 func (g *nodeFixture) returnMethods(t *testing.T, network string) []returnMethod {
@@ -31,7 +31,7 @@ func (g *nodeFixture) returnMethods(t *testing.T, network string) []returnMethod
 	}
 }
 
-// TestAgentOnNodes: what the agent promises, in one lab.
+// TestAgentOnNodes shows the guarantees of the agent in one lab.
 func TestAgentOnNodes(t *testing.T) {
 	g := newNodeFixture(t, "agent")
 	g.startAgent(t)
@@ -70,7 +70,8 @@ func TestAgentOnNodes(t *testing.T) {
 	t.Run("privileges", func(t *testing.T) { g.checkPrivileges(t, agentItems.Item(t, 6)) })
 }
 
-// checkMethod shows a method by packets: without it the reply leaves by the default uplink, with it by the network.
+// checkMethod shows a method with packets: without it the reply leaves through the default uplink, with it through the
+// network.
 func (g *nodeFixture) checkMethod(t *testing.T, m returnMethod) {
 	t.Helper()
 	left := g.countEgressPackets(t, g.serviceIPs["vlan1"], "uplink-a", "vlan1")
@@ -91,8 +92,8 @@ func (g *nodeFixture) checkMethod(t *testing.T, m returnMethod) {
 	}
 }
 
-// checkTwoNetworks: one client reaches two Services by two networks at the same time, and one Service by both; each
-// reply goes back by its own.
+// checkTwoNetworks shows that one client reaches two Services through two networks at the same time, and one Service
+// through both; each reply leaves through the network of its request.
 func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
 	both := netip.PrefixFrom(g.serviceIPs["vlan1"], 32)
 	if err := g.Announce(harness.Within(t, time.Minute), "node1", both, "vlan1", "vlan2"); err != nil {
@@ -101,7 +102,7 @@ func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
 	for _, n := range []string{"vlan1", "vlan2"} {
 		g.applyNetwork(t, n, "method: Connection")
 		wide := g.Segment(t, n).WideArea[0]
-		if err := g.NS("internet").Do(func() error { // whose address is the same by every network
+		if err := g.NS("internet").Do(func() error { // it has the same address on every network
 			return netlink.RouteAdd(&netlink.Route{Dst: &net.IPNet{IP: g.serviceIPs[n].AsSlice(), Mask: net.CIDRMask(32,
 				32)}, Gw: wide.Router.Addr().AsSlice(), Src: net.ParseIP(harness.InternetAddress)})
 		}); err != nil {
@@ -127,7 +128,8 @@ func (g *nodeFixture) checkTwoNetworks(t *testing.T) string {
 	return harness.InternetAddress + " was answered by two networks in turn, and one address by both of them, 20 times, no drops"
 }
 
-// checkHostListeners: what listens on the node itself is reached by its address on any network, by IPv4 and IPv6.
+// checkHostListeners shows that servers on the node itself are reachable at its address on any network, by IPv4 and
+// IPv6.
 func (g *nodeFixture) checkHostListeners(t *testing.T) string {
 	g.Apply(t, `
 apiVersion: v1
@@ -157,8 +159,8 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	return "by IPv4 and IPv6, the client got its answer with Connection, and none without"
 }
 
-// checkDisturbances: whatever others do to the node's kernel, it works again within a second, and established
-// connections go on, unless conntrack was told to forget them.
+// checkDisturbances shows that the node works again within a second after changes to its kernel by others, and that
+// established connections continue unless conntrack was flushed.
 func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "")
@@ -189,7 +191,7 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 		if took > time.Second {
 			t.Errorf("%s: it worked again after %v", d.what, took)
 		}
-		if d.command == "" { // the kernel has forgotten how open connections are translated
+		if d.command == "" { // the kernel has lost the translation of open connections
 			figures = append(figures, fmt.Sprintf("%s %d ms (open connections end)", d.what, took.Milliseconds()))
 			continue
 		}
@@ -204,8 +206,8 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 	return "works again after " + strings.Join(figures, ", ") + "; then the NodePath says that somebody disturbs it"
 }
 
-// checkInterfaceChanges: one that is not there is told of, and taken when it comes; one that is known by its MAC
-// address may be renamed.
+// checkInterfaceChanges shows that a missing interface is reported and used when it appears, and that an interface
+// selected by MAC address may be renamed.
 func (g *nodeFixture) checkInterfaceChanges(t *testing.T) string {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	s := g.Segment(t, "vlan1")
@@ -247,13 +249,13 @@ spec: {type: vlan1, nodes: {mac: %q, gateways: [%q], nodeSelector: {matchLabels:
 	return fmt.Sprintf("InterfaceNotFound while it had another name; found by MAC address, also after it was renamed (%d ms)", took.Milliseconds())
 }
 
-// checkMethodSwitch: the method of a network changes while a client is connected.
+// checkMethodSwitch changes the method of a network while a client is connected.
 func (g *nodeFixture) checkMethodSwitch(t *testing.T, item *show.Item) {
 	methods := g.returnMethods(t, "vlan1")
 	g.applyNetwork(t, "vlan1", methods[0].spec)
 	stream := g.StartStream(t, "client-vlan1", g.serviceIPs["vlan1"].String())
 	was := methods[0]
-	for _, i := range []int{1, 2, 3, 0, 2, 1, 3, 2, 0, 3, 1, 0} { // each after each other
+	for _, i := range []int{1, 2, 3, 0, 2, 1, 3, 2, 0, 3, 1, 0} { // every transition between methods
 		now := methods[i]
 		g.applyNetwork(t, "vlan1", now.spec)
 		longest := harness.ExpectStreamsContinue(t, was.name+" → "+now.name, 10*time.Second, stream)
@@ -266,7 +268,8 @@ func (g *nodeFixture) checkMethodSwitch(t *testing.T, item *show.Item) {
 	item.AddFigure("→ VRF on a kernel without it: the NodePath says so, and the old way stays")
 }
 
-// checkMissingVRF: a method that the kernel does not have is told of, and the way that there was stays.
+// checkMissingVRF shows that a method that the kernel does not support is reported, and that the previous setup is
+// kept.
 func (g *nodeFixture) checkMissingVRF(t *testing.T, stream *harness.Stream) {
 	t.Helper()
 	g.Apply(t, fmt.Sprintf(`
@@ -283,8 +286,8 @@ spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addre
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))
 }
 
-// checkPrivileges: what the agent may do, and nothing else. It has run with the chart's three capabilities only all the
-// time.
+// checkPrivileges shows that the agent has only the permissions it needs. It has run with only the chart's three
+// capabilities all the time.
 func (g *nodeFixture) checkPrivileges(t *testing.T, item *show.Item) {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	agent := harness.NewUser(t, "the agent",

@@ -21,21 +21,21 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// How a node is loaded: flows of UDP, each to another Service, with so many packets on their way; and clients that
-// connect one time after another, each time to any Service.
+// The load of a node: UDP flows, each to another Service, with a number of packets in flight; and clients that connect
+// repeatedly, each time to a random Service.
 const (
 	udpFlows        = 8
 	packetsInFlight = 64
 	tcpClients      = 4
 )
 
-// minKeptShare is what the method Connection has to keep of the packets.
+// minKeptShare is the share of the packet rate that method Connection must keep.
 const minKeptShare = 0.6
 
-// compareThroughput runs passages of all methods against a plain one. The machine is noisy, so they take turns, and
-// each round is compared by itself.
+// compareThroughput compares forwarding nodes of all methods with a plain one. The machine is noisy, so the nodes
+// alternate and each round is compared separately.
 func compareThroughput(t *testing.T, item *show.Item) {
-	// the second shows how much is noise
+	// the second plain node shows the noise
 	passages := []*forwardingNode{newForwardingNode(t, "", 1000), newForwardingNode(t, "", 1000)}
 	for _, method := range nodeMethods {
 		passages = append(passages, newForwardingNode(t, method, 1000))
@@ -51,10 +51,10 @@ func compareThroughput(t *testing.T, item *show.Item) {
 	rounds, of := show.ChooseSize(25, 7), slices.IndexFunc(passages, func(p *forwardingNode) bool {
 		return p.method == kubedcv1alpha1.NodeConnection
 	})
-	// too little is measured again before it is believed
+	// a result below the limit is measured again before it counts
 	for n := 0; n < rounds || n < 5*rounds &&
 		harness.MedianFloat(harness.SortedRatios(packets[of], packets[0])) < minKeptShare; n++ {
-		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { // each before and after any other
+		for _, i := range rand.New(rand.NewPCG(3, uint64(n))).Perm(len(passages)) { // in random order
 			p := passages[i]
 			packets[i] = append(packets[i], p.measureRate(t, p.sendPackets, udpFlows))
 			connections[i] = append(connections[i], p.measureRate(t, p.openConnections, tcpClients))
@@ -73,7 +73,7 @@ func compareThroughput(t *testing.T, item *show.Item) {
 	}
 }
 
-// startTraffic starts the server, and carries the method out. Without it there is no answer.
+// startTraffic starts the server and applies the method. Without the method there is no answer.
 func (p *forwardingNode) startTraffic(t *testing.T) {
 	t.Helper()
 	p.startServers(t)
@@ -88,12 +88,12 @@ func (p *forwardingNode) startTraffic(t *testing.T) {
 	}
 }
 
-// serviceOfFlow is the Service of a flow: they are spread over all.
+// serviceOfFlow returns the Service of a flow. Flows are distributed over all Services.
 func (p *forwardingNode) serviceOfFlow(flow int) int {
 	return (2*flow + 1) * p.services / (2 * udpFlows)
 }
 
-// answersWithin says whether a client gets an answer before some time has passed.
+// answersWithin reports whether a client gets an answer within the given time.
 func (p *forwardingNode) answersWithin(t *testing.T, within time.Duration) bool {
 	t.Helper()
 	conn, err := p.client.Dial(t.Context(), "udp4", externalAddress(p.serviceOfFlow(0))+":7")
@@ -113,7 +113,7 @@ func (p *forwardingNode) answersWithin(t *testing.T, within time.Duration) bool 
 	return false
 }
 
-// startServers answers all flows, and takes all connections and ends them.
+// startServers answers all flows, and accepts and closes all connections.
 func (p *forwardingNode) startServers(t *testing.T) {
 	t.Helper()
 	for flow := range udpFlows {
@@ -165,8 +165,7 @@ func newSmallPackets() []ipv4.Message {
 	return out
 }
 
-// measureRate lets some do something for a while, each on a thread of the client's, and returns how much was done in a
-// second.
+// measureRate runs n workers for a while, each on a thread in the client's namespace, and returns the rate per second.
 func (p *forwardingNode) measureRate(t *testing.T, each func(context.Context, int) (int64, error), n int) float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -186,11 +185,11 @@ func (p *forwardingNode) measureRate(t *testing.T, each func(context.Context, in
 	if err := group.Wait(); err != nil {
 		t.Fatalf("%s: %v", p.method, err)
 	}
-	// on a machine that others have for themselves it could be nothing
+	// on a machine that is busy with other work it could be zero
 	return max(1, float64(all.Load())) / time.Since(begun).Seconds()
 }
 
-// sendPackets sends packets and takes the answers, and returns how many came.
+// sendPackets sends packets, reads the answers, and returns their number.
 func (p *forwardingNode) sendPackets(ctx context.Context, flow int) (came int64, _ error) {
 	conn, err := net.Dial("udp4", externalAddress(p.serviceOfFlow(flow))+":7")
 	if err != nil {
@@ -203,7 +202,7 @@ func (p *forwardingNode) sendPackets(ctx context.Context, flow int) (came int64,
 		if err != nil {
 			return came, err
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // what did not come until then is lost
+		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // later packets count as lost
 		for back := 0; back < sent; {
 			n, err := socket.ReadBatch(messages, 0)
 			if err != nil {
@@ -216,16 +215,16 @@ func (p *forwardingNode) sendPackets(ctx context.Context, flow int) (came int64,
 	return came, nil
 }
 
-// openConnections makes connections that the server ends, one after the other, and returns how many.
+// openConnections opens connections that the server closes, one after the other, and returns their number.
 func (p *forwardingNode) openConnections(ctx context.Context, _ int) (made int64, _ error) {
 	for ctx.Err() == nil {
-		to := externalAddress(rand.IntN(p.services)) // any of them
+		to := externalAddress(rand.IntN(p.services)) // a random Service
 		conn, err := net.DialTimeout("tcp4", to+":80", 5*time.Second)
 		if err != nil {
 			return made, err
 		}
 		_, err = conn.Read(make([]byte, 1))
-		_ = conn.(*net.TCPConn).SetLinger(0) // nothing of it is left, or ports would run out
+		_ = conn.(*net.TCPConn).SetLinger(0) // no TIME_WAIT, otherwise ports would run out
 		_ = conn.Close()
 		if !errors.Is(err, io.EOF) {
 			return made, fmt.Errorf("from %s: %w", to, err)

@@ -8,7 +8,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// A node answers by its default uplink whichever way it was asked, so the other uplink is silent: the problem on nodes.
+// TestNodeAnswersByItsDefaultUplink shows the problem on nodes: a node answers through its default uplink regardless of
+// where the request arrived, so the other uplink is silent.
 func TestNodeAnswersByItsDefaultUplink(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.CreateNamespace(t, "uplink", "")

@@ -14,17 +14,17 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// manualCommand is a command of the proof of concept, what the agent writes in its place, and the test that shows it.
+// manualCommand is a command of the proof of concept, what the agent writes instead, and the test that shows it.
 type manualCommand struct {
 	command      string
 	method       string
 	withVethPair bool
-	agentWrites  string // what to look for among what the agent writes; empty: nothing is needed
-	note         string // in place of that
+	agentWrites  string // text to find in the agent's output; empty: nothing is needed
+	note         string // instead of agentWrites
 	test         string
 }
 
-// manualCommands are the commands, in the order of the proof of concept.
+// manualCommands are the commands in the order of the proof of concept.
 var manualCommands = []manualCommand{
 	{
 		command:     "`ip route add 10.111.223.0/24 via 10.111.221.21 dev eth1` (route to the clients)",
@@ -157,7 +157,7 @@ var manualCommands = []manualCommand{
 	},
 }
 
-// compileManualSetup is the proof of concept's node and network, as a NodePath.
+// compileManualSetup returns the kernel state for the proof of concept's node and network.
 func compileManualSetup(h manualCommand) *nodepath.Kernel {
 	n := nodepath.NetworkSpec{
 		Name: "net1", Number: 1, Interface: "eth1", Gateways: []string{"10.111.221.21"},
@@ -180,7 +180,7 @@ func compileManualSetup(h manualCommand) *nodepath.Kernel {
 		nodepath.Node{Interfaces: []nodepath.Interface{eth1}})
 }
 
-// kernelLines is everything that the kernel should hold, a line each.
+// kernelLines returns everything that the kernel should hold, one line each.
 func kernelLines(k *nodepath.Kernel) []string {
 	return slices.Concat(entryLines(k.Links), entryLines(k.Rules), entryLines(k.Routes), entryLines(k.Nft),
 		entryLines(k.Sysctls))
@@ -194,7 +194,7 @@ func entryLines[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []st
 	return out
 }
 
-// TestAgent5Seed: for every command of the proof of concept there is what the agent writes, on the page.
+// TestAgent5Seed checks that the page lists, for every command of the proof of concept, what the agent writes.
 func TestAgent5Seed(t *testing.T) {
 	item := agentItems.Item(t, 5)
 	var text strings.Builder

@@ -20,30 +20,30 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// forwardingNode is a node between a client and a server, in namespaces that have no link to the machine's network.
-// Clients come in by eth1, where they ask for addresses of which each is translated to a cluster address; the server
-// behind br0 has all of these. What the node routes by default leaves by eth0, where nobody is, except on a plain node:
-// there it leaves by eth1, and no method is needed.
+// forwardingNode is a node between a client and a server, in namespaces without a link to the machine's network.
+// Clients connect through eth1 to addresses that are each translated to a cluster address; the server behind br0 has
+// all cluster addresses. The default route of the node is through eth0, where there is no host. On a plain node it is
+// through eth1, so that no method is needed.
 type forwardingNode struct {
-	method               kubedcv1alpha1.NodeMethod // empty: plain
+	method               kubedcv1alpha1.NodeMethod // empty: a plain node
 	services             int
 	client, node, server netns.NS
 	applier              *agent.Applier
 }
 
-// nodeMethods are those that this machine's kernel has: it has no VRF.
+// nodeMethods are the methods that this machine's kernel supports: it has no VRF.
 var nodeMethods = []kubedcv1alpha1.NodeMethod{
 	kubedcv1alpha1.NodeConnection, kubedcv1alpha1.NodeStatic,
 	kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark,
 }
 
-// clusterAddress and externalAddress are those of a Service.
+// clusterAddress and externalAddress return the addresses of Service i.
 func clusterAddress(i int) string { return fmt.Sprintf("10.96.%d.%d", i/250, 1+i%250) }
 
 func externalAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1+i%250) }
 
-// TestAgent3Speed: how much each method writes and how long that takes, for few and for many Services, and what it
-// leaves of the speed that the node has without any.
+// TestAgent3Speed measures how much each method writes and how long that takes, for few and many Services, and how it
+// affects the forwarding rate of the node.
 func TestAgent3Speed(t *testing.T) {
 	harness.RunAlone(t)
 	item := agentItems.Item(t, 3)
@@ -69,7 +69,7 @@ func TestAgent3Speed(t *testing.T) {
 	}
 	t.Run("among many interfaces", func(t *testing.T) {
 		p := newForwardingNode(t, kubedcv1alpha1.NodeConnection, 10)
-		for i := range 200 { // as on a node with that many pods
+		for i := range 200 { // as on a node with 200 pods
 			if err := netns.Veth(netns.End{NS: p.node, Name: fmt.Sprintf("pod%d", i)},
 				netns.End{NS: p.server, Name: fmt.Sprintf("pod%d", i)}, 1500); err != nil {
 				t.Fatal(err)
@@ -82,8 +82,7 @@ func TestAgent3Speed(t *testing.T) {
 	t.Run("packets", func(t *testing.T) { compareThroughput(t, item) })
 }
 
-// TestAgent1SourcesChecked: every method works whatever the node makes of sources that it would answer by another
-// interface.
+// TestAgent1SourcesChecked shows that every method works with every rp_filter setting of the node.
 func TestAgent1SourcesChecked(t *testing.T) {
 	item := agentItems.Item(t, 1)
 	settings := []string{"0", "1", "2"}
@@ -111,13 +110,14 @@ func TestAgent1SourcesChecked(t *testing.T) {
 	}
 }
 
-// programmingCost is what a method takes.
+// programmingCost is the cost of applying a method.
 type programmingCost struct {
 	entries           string
 	first, same, more time.Duration
 }
 
-// measureProgramming carries the method out from nothing, again, and with one Service more, some times.
+// measureProgramming applies the method from an empty state, again without a change, and with one more Service, several
+// times.
 func (p *forwardingNode) measureProgramming(t *testing.T) programmingCost {
 	t.Helper()
 	var out programmingCost
@@ -146,7 +146,7 @@ func (p *forwardingNode) measureProgramming(t *testing.T) programmingCost {
 	return out
 }
 
-// applyMethod brings the node to a number of Services; -1 is to no network at all.
+// applyMethod applies the method for a number of Services; -1 means no network at all.
 func (p *forwardingNode) applyMethod(t *testing.T, services int) (report *agent.Report) {
 	t.Helper()
 	spec := nodepath.NetworkSpec{
@@ -178,7 +178,7 @@ func (p *forwardingNode) applyMethod(t *testing.T, services int) (report *agent.
 	return report
 }
 
-// newForwardingNode makes the node. Nothing of the method is on it yet.
+// newForwardingNode creates the node without applying the method.
 func newForwardingNode(t *testing.T, method kubedcv1alpha1.NodeMethod, services int) *forwardingNode {
 	t.Helper()
 	p := &forwardingNode{method: method, services: services}
@@ -202,7 +202,7 @@ func newForwardingNode(t *testing.T, method kubedcv1alpha1.NodeMethod, services 
 	return p
 }
 
-// namespaceCount tells the namespaces of passages apart.
+// namespaceCount makes the names of the namespaces unique.
 var namespaceCount int
 
 func (p *forwardingNode) createLinks() error {
@@ -218,7 +218,7 @@ func (p *forwardingNode) createLinks() error {
 		netns.Veth(on(p.node, "eth0", "203.0.113.2/24"), on(p.node, "far0"), 1500),
 		netns.Veth(on(p.node, "br0", "10.1.0.1/24"), on(p.server, "eth0", "10.1.0.2/24"), 1500),
 		p.client.AddAddresses("lo", netip.MustParsePrefix("198.51.100.7/32")),
-		p.server.AddAddresses("lo", netip.MustParsePrefix("10.96.0.1/16")), // on lo, a prefix is all of its addresses
+		p.server.AddAddresses("lo", netip.MustParsePrefix("10.96.0.1/16")), // on lo, the whole prefix is local
 	)
 }
 
@@ -238,12 +238,12 @@ func (p *forwardingNode) addRoutes() error {
 		}),
 		p.server.AddRoutes(netns.Route{Via: netip.MustParseAddr("10.1.0.1")}),
 		p.node.Sysctl(map[string]string{"ipv4/ip_forward": "1"}),
-		// the address of its wire: it stands for a router as well
+		// use the address of the wire in ARP: the client also acts as a router
 		p.client.Sysctl(map[string]string{"ipv4/conf/all/arp_announce": "2"}),
 	)
 }
 
-// addServiceDNAT turns outer addresses into cluster addresses, as kube-proxy would, in the current namespace.
+// addServiceDNAT translates external addresses to cluster addresses in the current namespace, as kube-proxy would.
 func addServiceDNAT(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "nft", `add table ip balancer
 		add chain ip balancer outer { type nat hook prerouting priority -100; }

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// hasBGPRoute says whether a router's kernel has a route to the prefix that came by BGP.
+// hasBGPRoute reports whether a router's kernel has a BGP route to the prefix.
 func hasBGPRoute(t *testing.T, c *harness.Cluster, router string, prefix netip.Prefix) bool {
 	t.Helper()
 	var routes []netlink.Route
@@ -34,8 +34,7 @@ func hasBGPRoute(t *testing.T, c *harness.Cluster, router string, prefix netip.P
 	})
 }
 
-// announceAndWait lets node1 announce an address that it has, and waits until the routers of these uplinks have learnt
-// it.
+// announceAndWait makes node1 announce one of its addresses, and waits until the routers of the uplinks have learnt it.
 func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, uplinks ...string) {
 	t.Helper()
 	if err := c.NS("node1").AddAddresses("lo", prefix); err != nil {
@@ -52,8 +51,8 @@ func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, upli
 
 func httpURL(p netip.Prefix) string { return "http://" + netip.AddrPortFrom(p.Addr(), 80).String() }
 
-// Addresses that a node announces, as MetalLB does, are reached by the uplinks that were told, and answered by the
-// default uplink.
+// TestUplinkBGP shows that addresses that a node announces, as MetalLB does, are reached through the uplinks they are
+// announced on, and that replies leave through the default uplink.
 func TestUplinkBGP(t *testing.T) {
 	b, err := blueprint.Load("../testdata/uplinks.yaml")
 	if err != nil {
@@ -84,8 +83,8 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	c.ExpectSilence(t, second.Client, httpURL(onSecond))
 	expectDropsOnlyAt(t, c, first.Router, world.Spoofed)
 
-	// Its replies led by the uplink that they came in by, the same client hears them: its router lets the announced
-	// source pass.
+	// If replies leave through the uplink of the request, the same client receives them: its router accepts the
+	// announced source.
 	c.RunOnNode1(t, "ip", "route", "add", "default", "via", second.Gateways[0].Addr().String(), "dev", second.Name,
 		"table", "100")
 	c.RunOnNode1(t, "ip", "rule", "add", "from", onSecond.Addr().String(), "lookup", "100")
@@ -96,7 +95,7 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	announceAndWait(t, c, six, first.Name)
 	c.ExpectAnswer(t, first.Client, httpURL(six), "node-echo", client(first, 1))
 
-	announceAndWait(t, c, onSecond, first.Name) // by another uplink than before
+	announceAndWait(t, c, onSecond, first.Name) // on another uplink than before
 	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool {
 		return !hasBGPRoute(t, c, second.Router, onSecond)
 	})
@@ -111,7 +110,8 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	}
 }
 
-// expectDropsOnlyAt fails the test unless one router has dropped something, for that reason, and no other anything.
+// expectDropsOnlyAt fails the test unless one router has dropped packets for the given reason and no other router has
+// dropped any.
 func expectDropsOnlyAt(t *testing.T, c *harness.Cluster, router, reason string) {
 	t.Helper()
 	counters, err := world.Counters(c.NS(router))

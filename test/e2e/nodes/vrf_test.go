@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without legs. Where a kernel lacks VRFs it
-// fails.
+// TestAgent2VRF shows method VRF on the kernels that nodes have, with and without a veth pair. It fails if a kernel
+// lacks VRF support.
 func TestAgent2VRF(t *testing.T) {
 	program := harness.BuildStaticBinary(t, "../testdata/vrf", "test", "-c")
 	kit := harness.PrepareVMKit(t)
@@ -21,7 +21,7 @@ func TestAgent2VRF(t *testing.T) {
 			begun := time.Now()
 			got, err := harness.RunVM(t, kit, vm.Job{
 				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
-				Spare:   []string{"vrf"}, // the agent's words about its absence are a part of it
+				Spare:   []string{"vrf"}, // the test also checks the agent's message without the module
 				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
 			})
 			if err != nil || got.Status != 0 {

@@ -17,9 +17,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn6Attacker: whatever a pod sends, none of it leaves by a network that it has no connection from, and none
-// reaches another project by a leg. Beside each attempt, the same pod reaches the same places by its allowed way, and a
-// client of the network reaches its floating IP.
+// TestReturn6Attacker shows that no packet of a pod leaves through a network from which the pod has no connection, and
+// that none reaches another project through a return port. As positive controls, the same pod reaches the same places
+// by its allowed path, and a client of the network reaches the pod's floating IP.
 func TestReturn6Attacker(t *testing.T) {
 	item := returnItems.Item(t, 6)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
@@ -44,25 +44,25 @@ func TestReturn6Attacker(t *testing.T) {
 	}
 }
 
-// securedAttacker is the attacker that pretends to be another pod. Without port security, who sends with the address of
-// another pod is that pod to OVN, for every translation.
+// securedAttacker is the attacker that impersonates another pod. Without port security OVN treats a sender with the
+// address of another pod as that pod, in every translation.
 const securedAttacker = "evil-secured"
 
-// attackFixture is a project with legs, another project, and taps at all places where nothing may arrive.
+// attackFixture is a project with return ports, another project, and taps at all places where no packet may arrive.
 type attackFixture struct {
 	*projectPair
-	soloPods            map[string]netip.Addr // inside: a pod with a floating IP on this network and no other
-	webPod, victimPod   netip.Addr            // inside
+	soloPods            map[string]netip.Addr // internal addresses of pods with a floating IP on this network only
+	webPod, victimPod   netip.Addr            // internal addresses
 	fips, victimFIPs    map[string]string     // external addresses, by network
 	returnPorts         map[string]returnPortInfo
 	routerMAC           net.HardwareAddr
 	taps                map[string]*tap
 	attempts, wordCount int
 	controls, served    int
-	secondaryTaps       []string // taps
+	secondaryTaps       []string // names of taps
 }
 
-// returnPortInfo is a leg as an attacker could know it.
+// returnPortInfo is what an attacker could know about a return port.
 type returnPortInfo struct {
 	mac     net.HardwareAddr
 	address netip.Addr
@@ -105,7 +105,7 @@ func (s *projectPair) newAttackFixture(t *testing.T) *attackFixture {
 	}
 	a.taps["victim"] = newTap(t, s.Cluster, "victim."+s.public, "eth0")
 	a.secondaryTaps = []string{"router-public", "neighbour-public", "router-third", "neighbour-third"}
-	for _, kind := range harness.NetworkTypes { // the controls must not depend on a neighbour that is not known yet
+	for _, kind := range harness.NetworkTypes { // the controls must not depend on ARP resolution
 		s.ExpectAnswer(t, "web."+s.cloud, "http://"+harness.InternetAddress, "internet", "")
 		s.ExpectAnswer(t, s.Network(t, kind).Client, "http://"+a.fips[kind], "web", "")
 		s.ExpectAnswer(t, "evil-node1."+s.cloud, "http://"+a.victimFIPs[kind], "victim", "")
@@ -113,7 +113,7 @@ func (s *projectPair) newAttackFixture(t *testing.T) *attackFixture {
 	return a
 }
 
-// readReturnPorts reads what a pod can't know but may guess: the legs' addresses and numbers.
+// readReturnPorts reads values that a pod cannot know but may guess: the addresses and numbers of the return ports.
 func (a *attackFixture) readReturnPorts(t *testing.T) {
 	t.Helper()
 	subnet := a.cloud + "-default"
@@ -138,7 +138,7 @@ func (a *attackFixture) readReturnPorts(t *testing.T) {
 	}
 }
 
-// readLabel is the number of a network in a project.
+// readLabel returns the connection label of a network in a project.
 func (a *attackFixture) readLabel(t *testing.T, subnet, kind string) int {
 	t.Helper()
 	for _, row := range a.ReadNBTable(t, "acl", "match,label") {
@@ -151,20 +151,20 @@ func (a *attackFixture) readLabel(t *testing.T, subnet, kind string) int {
 	return 0
 }
 
-// newWord is a new word that a packet carries.
+// newWord returns a unique word for the payload of a packet.
 func (a *attackFixture) newWord(kind string) string {
 	a.wordCount++
 	return fmt.Sprintf("~%s%d~", kind, a.wordCount)
 }
 
-// attempt is one kind of attempt: send a packet with a word in it.
+// attempt is one kind of attack: it sends a packet that contains a word.
 type attempt struct {
 	what          string
-	shieldsVictim bool // nor may it arrive at the victim
+	shieldsVictim bool // the packet must not arrive at the victim either
 	send          func(word string) error
 }
 
-// attackReturnPort makes every attempt of a pod against one leg.
+// attackReturnPort runs every attempt of a pod against one return port.
 func (a *attackFixture) attackReturnPort(t *testing.T, pod, kind string) {
 	t.Helper()
 	ns := a.NS(pod + "." + a.cloud)
@@ -184,7 +184,7 @@ func (a *attackFixture) attackReturnPort(t *testing.T, pod, kind string) {
 		a.ExpectAnswer(t, x.Client, "http://"+a.fips[kind], "web", x.ClientAddress)
 		a.served++
 	}
-	<-time.After(300 * time.Millisecond) // for what may be on its way still
+	<-time.After(300 * time.Millisecond) // for packets still in flight
 	for i, try := range tries {
 		places := a.secondaryTaps
 		if try.shieldsVictim {
@@ -198,13 +198,14 @@ func (a *attackFixture) attackReturnPort(t *testing.T, pod, kind string) {
 	}
 }
 
-// expectAllowedPath sends from the same pod, with the same tool, by the way that is allowed: it arrives.
+// expectAllowedPath is the positive control: the same pod sends with the same tool along the allowed path, and the
+// packet arrives.
 func (a *attackFixture) expectAllowedPath(t *testing.T, pod string, i int) {
 	t.Helper()
 	good := a.newWord("good")
 	f := a.newFrame(t, pod, a.routerMAC, netip.AddrPortFrom(netip.MustParseAddr(harness.InternetAddress), 80))
 	place := "router-cloud"
-	if i%2 == 1 { // the other project is there for everybody, at its external addresses
+	if i%2 == 1 { // everyone may reach the other project at its external addresses
 		f.Target, place = netip.AddrPortFrom(netip.MustParseAddr(a.victimFIPs["cloud"]), 80), "victim"
 	}
 	f.Source, f.Text = netip.AddrPortFrom(f.Source.Addr(), uint16(21000+a.wordCount)), good
@@ -223,7 +224,7 @@ func (a *attackFixture) expectAllowedPath(t *testing.T, pod string, i int) {
 	a.controls++
 }
 
-// newFrame is a UDP packet of a pod, to be changed.
+// newFrame returns a UDP packet of a pod, as a template for attacks.
 func (a *attackFixture) newFrame(t *testing.T, pod string, to net.HardwareAddr, target netip.AddrPort) harness.Frame {
 	t.Helper()
 	ns := a.NS(pod + "." + a.cloud)
@@ -233,7 +234,7 @@ func (a *attackFixture) newFrame(t *testing.T, pod string, to net.HardwareAddr, 
 	}
 }
 
-// podAddress is the address of a pod, as it has it itself.
+// podAddress returns the address that is configured in a pod's namespace.
 func (a *attackFixture) podAddress(t *testing.T, ns netns.NS) (out netip.Addr) {
 	t.Helper()
 	err := ns.Do(func() error {

@@ -17,8 +17,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn5Cost: what a leg costs a connection, against a project of the same kind without any leg, on the same wire
-// and node, in turn. Everything runs on this machine's cores, clients and servers too, so only ratios mean anything.
+// TestReturn5Cost measures the cost of a return port for a connection, compared with a similar project without return
+// ports, on the same wire and node, alternately. Clients and servers share the cores of this machine, so only ratios
+// are meaningful.
 func TestReturn5Cost(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 5)
@@ -31,7 +32,7 @@ func TestReturn5Cost(t *testing.T) {
 		for i, w := range ways {
 			got[i].path = w
 		}
-		for judged := false; !judged; { // a figure beyond its limit is measured again before it is believed
+		for judged := false; !judged; { // a figure beyond its limit is measured again before it counts
 			s.measureInTurn(t, kind, got, rounds, length)
 			measured += rounds
 			judged = measured >= 5*rounds || !slices.ContainsFunc(pairCosts(got), kind.isOutOfBounds)
@@ -53,14 +54,14 @@ func TestReturn5Cost(t *testing.T) {
 	}
 }
 
-// pathCost is what was measured by one way, round by round.
+// pathCost contains the measurements of one path, one for each round.
 type pathCost struct {
 	path       measuredPath
-	rate       []float64 // a second
-	cpuPerUnit []float64 // CPU time of Open vSwitch, in µs, for one of it
+	rate       []float64 // units per second
+	cpuPerUnit []float64 // CPU time of Open vSwitch per unit, in µs
 }
 
-// costPair is a way without a leg and the one to compare with it.
+// costPair is a path without a return port and the path to compare with it.
 type costPair struct{ baseline, withReturnPort pathCost }
 
 func pairCosts(of []pathCost) (out []costPair) {
@@ -78,7 +79,8 @@ func (p costPair) cpuRatio() float64 {
 	return harness.MedianFloat(p.withReturnPort.cpuPerUnit) / harness.MedianFloat(p.baseline.cpuPerUnit)
 }
 
-// measureInTurn measures all ways, again and again: what else the machine does meets all of them.
+// measureInTurn measures all paths alternately for several rounds, so that other load of the machine affects all of
+// them.
 func (s *costFixture) measureInTurn(t *testing.T, kind measurement, out []pathCost, rounds int, length time.Duration) {
 	t.Helper()
 	for range rounds {
@@ -95,7 +97,7 @@ func (s *costFixture) measureInTurn(t *testing.T, kind measurement, out []pathCo
 	}
 }
 
-// vswitchCPUTime is the CPU time that the lab's Open vSwitch has had, on all nodes.
+// vswitchCPUTime returns the CPU time that the lab's Open vSwitch processes have used on all nodes.
 func (s *costFixture) vswitchCPUTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
 	if s.vswitchProcs == nil {
@@ -123,20 +125,20 @@ func (s *costFixture) vswitchCPUTime(t *testing.T) (sum time.Duration) {
 	return sum
 }
 
-// costFixture is where ways are measured.
+// costFixture is the lab in which paths are measured.
 type costFixture struct {
 	*projectPair
 	vswitchProcs []string // in /proc
 }
 
-// measuredPath is one way to a pod.
+// measuredPath is one path to a pod.
 type measuredPath struct{ what, client, address, pod string }
 
-// createPaths are pairs: a way without a leg, and the one to compare with it. All pods are on node1, which holds no
-// gateway, so every packet goes through one tunnel.
+// createPaths returns pairs: a path without a return port and the path to compare with it. All pods are on node1, which
+// holds no gateway, so every packet passes one tunnel.
 func (s *costFixture) createPaths(t *testing.T) []measuredPath {
 	t.Helper()
-	legs := s.CreateProject(t, "cost", "legs", "10.45.0.0/24", "cloud")
+	withPorts := s.CreateProject(t, "cost", "legs", "10.45.0.0/24", "cloud")
 	at := func(namespace, name, kind string) string {
 		return s.CreateFIP(t, namespace, name+"-"+kind,
 			"{podTarget: {podName: "+name+"}, externalNetworkType: "+kind+"}")
@@ -145,25 +147,25 @@ func (s *costFixture) createPaths(t *testing.T) []measuredPath {
 	for _, kind := range []string{"public", "cloud"} {
 		bare := s.CreateProject(t, "cost", "bare-"+kind, "10.45.0.0/24", kind)
 		s.RunPod(t, harness.Pod{Namespace: bare, Name: "web", Node: "node1"})
-		s.RunPod(t, harness.Pod{Namespace: legs, Name: "web-" + kind, Node: "node1"})
+		s.RunPod(t, harness.Pod{Namespace: withPorts, Name: "web-" + kind, Node: "node1"})
 		client := s.Network(t, kind).Client
 		out = append(out, measuredPath{"without a leg", client, at(bare, "web", kind), "web"},
 			measuredPath{
 				map[string]string{"public": "by a leg", "cloud": "beside a leg"}[kind], client,
-				at(legs, "web-"+kind, kind), "web-" + kind,
+				at(withPorts, "web-"+kind, kind), "web-" + kind,
 			})
 	}
-	for _, w := range out { // neighbours and flows are there before the clock runs
+	for _, w := range out { // resolve neighbours and install flows before measuring
 		s.ExpectAnswer(t, w.client, "http://"+w.address, w.pod, "")
 	}
 	return out
 }
 
-// measurement is something that is measured for some time.
+// measurement is a kind of load that is measured for some time.
 type measurement struct {
 	what, unit  string
-	minRatio    float64 // a ratio below is absurd, on a machine that others use as well
-	maxCPURatio float64 // and so is this ratio of CPU time
+	minRatio    float64 // a generous lower limit, because other processes use the machine
+	maxCPURatio float64 // upper limit of the ratio of CPU time
 	measure     func(from netns.NS, address string, length time.Duration) (float64, error)
 }
 
@@ -174,11 +176,11 @@ func (m measurement) isOutOfBounds(p costPair) bool {
 var measurements = []measurement{
 	{"new connections", "/s", 0.4, 2, countConnections},
 	{"bulk out of the pod", "MB/s", 0.4, 2, measureDownload},
-	// it goes at about 27 or about 75 MB/s, without a leg as well, and stays so for a run
+	// the rate is about 27 or about 75 MB/s for a whole run, also without a return port
 	{"bulk into the pod", "MB/s", 0.15, 2, measureUpload},
 }
 
-// countConnections is how many TCP connections are made, used for one question and closed.
+// countConnections returns how many TCP connections were opened, used for one request and closed.
 func countConnections(from netns.NS, address string, length time.Duration) (float64, error) {
 	const workers = 4
 	begun := time.Now()
@@ -186,7 +188,7 @@ func countConnections(from netns.NS, address string, length time.Duration) (floa
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() {
-			// one thread for all of them: to enter the namespace costs more than to connect
+			// one thread for all connections: entering the namespace costs more than connecting
 			errs[i] = from.Do(func() error {
 				for time.Since(begun) < length {
 					if err := connectOnce(address); err != nil {
@@ -209,7 +211,7 @@ func countConnections(from netns.NS, address string, length time.Duration) (floa
 	return float64(sum), nil
 }
 
-// connectOnce is one connection.
+// connectOnce opens one connection, sends a request and closes it.
 func connectOnce(address string) error {
 	conn, err := net.DialTimeout("tcp", address+":80", 5*time.Second)
 	if err != nil {
@@ -219,7 +221,7 @@ func connectOnce(address string) error {
 	return exchangeLine(conn, 5*time.Second)
 }
 
-// measureDownload is MB from a pod.
+// measureDownload returns the MB received from a pod.
 func measureDownload(from netns.NS, address string, length time.Duration) (float64, error) {
 	return transferBulk(from, address, length, "GET /blob?mb=4096 HTTP/1.1\r\nHost: x\r\n\r\n",
 		func(conn net.Conn, b []byte) (int, error) {
@@ -227,13 +229,13 @@ func measureDownload(from netns.NS, address string, length time.Duration) (float
 		})
 }
 
-// measureUpload is MB to a pod.
+// measureUpload returns the MB sent to a pod.
 func measureUpload(from netns.NS, address string, length time.Duration) (float64, error) {
 	return transferBulk(from, address, length, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 4294967296\r\n\r\n",
 		func(conn net.Conn, b []byte) (int, error) { return conn.Write(b) })
 }
 
-// transferBulk reads or writes as much as goes.
+// transferBulk reads or writes as much as possible in the given time.
 func transferBulk(from netns.NS, address string, length time.Duration, request string,
 	move func(net.Conn, []byte) (int, error),
 ) (float64, error) {

@@ -14,8 +14,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn2Disturbed: connections by several networks survive what happens to nodes and pods, and policies still
-// filter.
+// TestReturn2Disturbed shows that connections through several networks survive moves of pods and failures of nodes, and
+// that policies still filter.
 func TestReturn2Disturbed(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 2)
@@ -39,7 +39,7 @@ func TestReturn2Disturbed(t *testing.T) {
 	}
 }
 
-// createFIPs gives a pod a floating IP on each network.
+// createFIPs creates a floating IP for a pod on each network.
 func (s *projectPair) createFIPs(t *testing.T, name string) map[string]string {
 	t.Helper()
 	addresses := map[string]string{}
@@ -50,14 +50,14 @@ func (s *projectPair) createFIPs(t *testing.T, name string) map[string]string {
 	return addresses
 }
 
-// checkPodMove: a pod's cable is put into another node, as when a virtual machine is migrated: the same program goes on
-// at the same address.
+// checkPodMove moves the link of a pod to another node, as in a live migration of a virtual machine: the same program
+// continues with the same address.
 func (s *projectPair) checkPodMove(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "moving", Node: "node1"})
 	address := s.CreateFIP(t, s.cloud, "moving", "{podTarget: {podName: moving}, externalNetworkType: third}")
 	streams := []*harness.Stream{
 		s.StartStream(t, "internet", address), s.StartStream(t, "client-ext-third", address),
-		s.StartStream(t, "moving."+s.cloud, harness.InternetAddress), // its own, by the default network
+		s.StartStream(t, "moving."+s.cloud, harness.InternetAddress), // initiated by the pod
 	}
 	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
 	harness.ResetGaps(streams...)
@@ -72,7 +72,7 @@ func (s *projectPair) checkPodMove(t *testing.T) string {
 		longest.Round(10*time.Millisecond))
 }
 
-// movePort takes the cable of a logical port out of one node and puts it into another.
+// movePort disconnects the link of a logical port from one node and connects it to another.
 func (s *projectPair) movePort(t *testing.T, port, from, to string) {
 	t.Helper()
 	link := strings.Trim(s.RunVsctl(t, from, "--bare", "--columns=name", "find", "interface",
@@ -86,13 +86,13 @@ func (s *projectPair) movePort(t *testing.T, port, from, to string) {
 	s.RunVsctl(t, to, "--timeout=60", "wait-until", "interface", link, "external_ids:ovn-installed=true")
 }
 
-// moveLink puts a link from one namespace into another.
+// moveLink moves a link from one namespace to another.
 func moveLink(from, to netns.NS, name string) error {
 	target, err := os.Open(to.Path())
 	if err != nil {
 		return err
 	}
-	defer target.Close() //nolint:errcheck // it was only looked at
+	defer target.Close() //nolint:errcheck // it was only read
 	err = from.Do(func() error {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
@@ -106,7 +106,7 @@ func moveLink(from, to netns.NS, name string) error {
 	return to.LinkUp(name)
 }
 
-// checkGatewayFailure: the node that holds a network's gateway is switched off and on again.
+// checkGatewayFailure stops and restarts the node that holds the gateway of a network.
 func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "far", Node: "node1"})
 	addresses := s.createFIPs(t, "far")
@@ -132,7 +132,7 @@ func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 	return fmt.Sprintf("%d streams survive; %s", len(streams), strings.Join(figures, "; "))
 }
 
-// checkNetworkPolicy: a NetworkPolicy lets one client in and no other, by whichever network they come.
+// checkNetworkPolicy shows that a NetworkPolicy admits one client and no other, on every network.
 func (s *projectPair) checkNetworkPolicy(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "guarded", Node: "node1"})
 	addresses := s.createFIPs(t, "guarded")
@@ -148,7 +148,7 @@ spec:
 	return s.expectFiltered(t, "guarded", addresses, allowed)
 }
 
-// checkSecurityGroup: the same with a SecurityGroup of Kube-OVN.
+// checkSecurityGroup shows the same with a SecurityGroup of Kube-OVN.
 func (s *projectPair) checkSecurityGroup(t *testing.T) string {
 	allowed := s.Network(t, "third")
 	s.Apply(t, fmt.Sprintf(`
@@ -164,7 +164,7 @@ spec:
 	return s.expectFiltered(t, "grouped", s.createFIPs(t, "grouped"), allowed)
 }
 
-// expectFiltered checks that one client reaches a pod by every network and another by none.
+// expectFiltered checks that one client reaches a pod through every network and another client through none.
 func (s *projectPair) expectFiltered(t *testing.T, name string, addresses map[string]string,
 	allowed harness.ExternalNetwork,
 ) string {
@@ -174,7 +174,7 @@ func (s *projectPair) expectFiltered(t *testing.T, name string, addresses map[st
 		return err != nil
 	})
 	ways, refused := 0, 0
-	var asking sync.WaitGroup // each waits for an answer that does not come
+	var asking sync.WaitGroup // in parallel, because each request waits for its timeout
 	for _, kind := range harness.NetworkTypes {
 		ways += s.ExpectAnswers(t, allowed.Client, addresses[kind], name, allowed.ClientAddress)
 		for _, proto := range harness.Protocols {

@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn8Docs: the page on the return path has its pictures, and says what it stands on and what it does not cover.
+// TestReturn8Docs checks that the page on the return path has its pictures, its assumptions and its limits.
 func TestReturn8Docs(t *testing.T) {
 	item := returnItems.Item(t, 8)
 	const dir = "../../../docs/concepts"

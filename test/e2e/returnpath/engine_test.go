@@ -8,8 +8,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// An engine that is too old for the way back by the connection is found out, said, and served by the pod's address.
-// ovn-northd is stopped, and an older version written where it writes its own.
+// TestEngineTooOld shows that an OVN too old for returnPath Connection is detected and reported, and that returnPath
+// Source is used instead. The test stops ovn-northd and sets options:northd_internal_version of NB_Global, which northd
+// writes, to an older version.
 func TestEngineTooOld(t *testing.T) {
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "old")

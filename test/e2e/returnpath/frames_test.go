@@ -14,7 +14,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// arpReply claims that an address is at a MAC address.
+// arpReply returns an ARP reply that claims an address for a MAC address.
 func arpReply(from, to net.HardwareAddr, claimed, asked netip.Addr) []byte {
 	out := append(append([]byte{}, to...), from...)
 	out = append(order.BigEndian.AppendUint16(out, unix.ETH_P_ARP), 0, 1, 8, 0, 6, 4, 0, 2)
@@ -22,7 +22,7 @@ func arpReply(from, to net.HardwareAddr, claimed, asked netip.Addr) []byte {
 	return append(append(out, to...), asked.AsSlice()...)
 }
 
-// tap reads what comes in by one link of a host, and remembers the words that it knows as ours.
+// tap reads packets that arrive on one link of a host and records the words of this test in them.
 type tap struct {
 	mu      sync.Mutex
 	counts  map[string]int
@@ -31,7 +31,7 @@ type tap struct {
 
 var wordPattern = regexp.MustCompile(`~[a-z]+[0-9]+~`)
 
-// newTap listens at a place until the test ends. What the place itself sends does not count.
+// newTap captures packets until the test ends. It ignores packets that the host itself sends.
 func newTap(t *testing.T, c *harness.Cluster, place, link string) *tap {
 	t.Helper()
 	p := &tap{counts: map[string]int{}, arrived: make(chan struct{}, 1)}
@@ -58,14 +58,14 @@ func (p *tap) record(words []string) {
 	}
 }
 
-// countWord is how often a word came by.
+// countWord returns how often a word was received.
 func (p *tap) countWord(word string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[word]
 }
 
-// waitForWord says whether a word comes by in time.
+// waitForWord reports whether a word is received within the limit.
 func (p *tap) waitForWord(word string, limit time.Duration) bool {
 	end := time.After(limit)
 	for p.countWord(word) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn3Live: what changes about the way back keeps the connections that there are.
+// TestReturn3Live shows that open connections survive changes of the return path.
 func TestReturn3Live(t *testing.T) {
 	harness.RunAlone(t)
 	item := returnItems.Item(t, 3)
@@ -34,7 +34,7 @@ func TestReturn3Live(t *testing.T) {
 	}
 }
 
-// setReturnPath makes an ExternalNetwork of the public one, with a way back.
+// setReturnPath creates an ExternalNetwork for the public network with the given return path.
 func (s *projectPair) setReturnPath(t *testing.T, way string) {
 	t.Helper()
 	s.Apply(t, fmt.Sprintf(`
@@ -45,7 +45,8 @@ spec: {type: public, subnets: [ext-public], returnPath: %s}`, way))
 	s.WaitForObject(t, "ExternalNetwork", "", "live", manifest.Field(way, "status", "returnPath"))
 }
 
-// checkLiveSwitch: two projects, one with a NetworkPolicy, whose connections the pod's node knows, and one without.
+// checkLiveSwitch changes the mode for two projects: one with a NetworkPolicy, so that the pod's node tracks its
+// connections, and one without.
 func (s *projectPair) checkLiveSwitch(t *testing.T) string {
 	s.setReturnPath(t, "Source")
 	t.Cleanup(func() { s.DeleteAndWait(t, "ExternalNetwork", "", "live") })
@@ -84,7 +85,7 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 		longest.Round(10*time.Millisecond))
 }
 
-// checkLiveNetworkAdd: a project that uses its default network, and a second, begins to use a third.
+// checkLiveNetworkAdd adds a third network to a project that uses its default network and a second one.
 func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "grows", Node: "node1"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "near", Node: "node2"})
@@ -110,15 +111,15 @@ func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 		len(streams), longest.Round(10*time.Millisecond))
 }
 
-// checkHairpin: a pod asks floating IPs of its own project. It works for a pod with a floating IP on the default
-// network. Without one its packets would come back with the address of the router itself, and OVN drops those. The
-// asked pod is on a node that holds no gateway: on the default network's gateway's own node it is not reached by that
-// network.
+// checkHairpin sends requests from a pod to floating IPs of its own project. This works for a pod with a floating IP on
+// the default network. Without one the packets would return with the address of the router itself as source, and OVN
+// drops those. The target pod is on a node without a gateway: on the gateway node of the default network it is not
+// reachable through that network.
 func (s *projectPair) checkHairpin(t *testing.T) string {
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asker", Node: "node2"})
 	s.RunPod(t, harness.Pod{Namespace: s.cloud, Name: "asked", Node: "node1"})
 	asked, ways := s.createFIPs(t, "asked"), 0
-	var asking sync.WaitGroup // each waits for an answer that does not come
+	var asking sync.WaitGroup // in parallel, because each request waits for its timeout
 	for _, kind := range harness.NetworkTypes {
 		asking.Go(func() { s.ExpectSilence(t, "asker."+s.cloud, "http://"+asked[kind]) })
 	}

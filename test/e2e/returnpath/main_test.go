@@ -1,4 +1,4 @@
-// Package returnpath is the return path, shown by packets: replies leave by the network they came in on.
+// Package returnpath is the tests of the return path: replies leave through the network the request arrived on.
 package returnpath
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// returnItems is what `make show-return` prints.
+// returnItems is the list that `make show-return` prints.
 var returnItems = show.New("the return path",
 	"matrix: a pod answers on three networks at once, on one port and to one client address",
 	"the pod on any node; gateways that fail, pods that move, network policies that filter",

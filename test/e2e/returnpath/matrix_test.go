@@ -6,8 +6,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// TestReturn1Matrix: a pod with a floating IP on each of three networks answers on all of them at once, on one port and
-// to one client address, and what it sends by itself keeps the project's default network.
+// TestReturn1Matrix shows that a pod with a floating IP on each of three networks answers on all of them at the same
+// time, on one port and to one client address, while connections that it initiates use the project's default network.
 func TestReturn1Matrix(t *testing.T) {
 	item := returnItems.Item(t, 1)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
@@ -24,7 +24,7 @@ func TestReturn1Matrix(t *testing.T) {
 	}
 }
 
-// checkAllNetworks asks one pod by three networks from everywhere, and lets it ask outside.
+// checkAllNetworks sends requests to one pod through three networks from all places, and from the pod to the outside.
 func (s *projectPair) checkAllNetworks(t *testing.T, node string) (ways int) {
 	t.Helper()
 	name := "web-" + node

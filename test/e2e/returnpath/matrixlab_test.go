@@ -15,15 +15,16 @@ import (
 )
 
 // matrixFixture is the project of the matrix: a pod with a floating IP on a secondary network and a load balancer on
-// the default one, both to the same port; two pods behind load balancers on both networks; and one without anything.
+// the default network, both for the same port; two pods behind load balancers on both networks; and one pod with
+// neither.
 type matrixFixture struct {
 	*projectPair
-	fipAddress, projectAddress    string // of web, and of the project
+	fipAddress, projectAddress    string // of the pod web and of the project
 	publicLB, cloudLB, cloudLBWeb string
-	podAddresses                  map[string]string // their addresses
+	podAddresses                  map[string]string // by name
 }
 
-// checkMatrix is the 18 kinds of traffic of the return path, each by itself.
+// checkMatrix tests the 18 kinds of traffic of the return path, one at a time.
 func (s *projectPair) checkMatrix(t *testing.T) int {
 	t.Helper()
 	e := s.newMatrixFixture(t)
@@ -88,7 +89,7 @@ func (s *projectPair) checkMatrix(t *testing.T) int {
 	return len(rows)
 }
 
-// newMatrixFixture makes the project. Load balancers of routers are Kube-OVN's OvnDnatRules, those of switches its
+// newMatrixFixture creates the project. Load balancers of routers are Kube-OVN's OvnDnatRules, those of switches its
 // SwitchLBRules.
 func (s *projectPair) newMatrixFixture(t *testing.T) *matrixFixture {
 	t.Helper()
@@ -101,8 +102,8 @@ func (s *projectPair) newMatrixFixture(t *testing.T) *matrixFixture {
 	e.fipAddress = s.CreateFIP(t, e.cloud, "web", "{podTarget: {podName: web}, externalNetworkType: public}")
 	e.publicLB, e.cloudLB, e.cloudLBWeb = e.createLBAddress(t, "lb-public", "public"),
 		e.createLBAddress(t, "lb-cloud", "cloud"), e.createLBAddress(t, "lb-web", "cloud")
-	// Kube-OVN takes an address for what it thinks are health checks of a SwitchLBRule, and does not give it back: the
-	// Subnet would stay.
+	// Kube-OVN allocates an address for health checks of a SwitchLBRule and does not release it. The Subnet could not
+	// be deleted.
 	t.Cleanup(func() { e.DeleteAndWait(t, "Vip", "", e.cloud+"-default") })
 	for _, lb := range []string{"lb-public", "lb-cloud"} {
 		e.forwardPort(t, lb, 81, "b13")
@@ -113,13 +114,13 @@ func (s *projectPair) newMatrixFixture(t *testing.T) *matrixFixture {
 	return e
 }
 
-// createLBAddress is an address for a load balancer.
+// createLBAddress creates an EIp for a load balancer and returns its address.
 func (e *matrixFixture) createLBAddress(t *testing.T, name, kind string) string {
 	t.Helper()
 	return e.CreateEIP(t, e.cloud, name, "{externalNetworkType: "+kind+"}")
 }
 
-// forwardPort leads a port of an address to a pod, from outside and from inside.
+// forwardPort forwards a port of an address to a pod, for clients outside and inside.
 func (e *matrixFixture) forwardPort(t *testing.T, eip string, port int, to string) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%s-%d", e.cloud, eip, port)
@@ -143,14 +144,14 @@ spec:
 	})
 }
 
-// dnatRule is a load balancer of a VPC's router, as Kube-OVN makes it: it leads a port of an OvnEip to port 80 of a
+// dnatRule is a load balancer of a VPC's router as Kube-OVN creates it: it forwards a port of an OvnEip to port 80 of a
 // pod.
 type dnatRule struct {
 	name, ovnEip, vpc, target string
 	port                      int
 }
 
-// createDNATRule makes a load balancer.
+// createDNATRule creates an OvnDnatRule.
 func createDNATRule(t *testing.T, c *harness.Cluster, d dnatRule) {
 	t.Helper()
 	c.Apply(t, fmt.Sprintf(`
@@ -161,7 +162,7 @@ spec: {ovnEip: %s, vpc: %s, v4Ip: %s, internalPort: "80", externalPort: "%d", pr
 	c.WaitForObject(t, "OvnDnatRule", "", d.name, manifest.Field("true", "status", "ready"))
 }
 
-// expectRepeated asks five times.
+// expectRepeated runs ExpectAnswer five times.
 func (e *matrixFixture) expectRepeated(t *testing.T, where, target, name, saw string) {
 	t.Helper()
 	for range 5 {
@@ -169,14 +170,14 @@ func (e *matrixFixture) expectRepeated(t *testing.T, where, target, name, saw st
 	}
 }
 
-// expectBalanced asks both pods behind an address.
+// expectBalanced checks that both pods behind an address answer.
 func (e *matrixFixture) expectBalanced(t *testing.T, where, address, saw string) {
 	t.Helper()
 	e.expectRepeated(t, where, address+":81", "b13", saw)
 	e.expectRepeated(t, where, address+":82", "b14", saw)
 }
 
-// checkStreamsAtOnce holds a stream by each network while the pod asks somebody.
+// checkStreamsAtOnce keeps a stream open through each network while the pod sends requests of its own.
 func (e *matrixFixture) checkStreamsAtOnce(t *testing.T) {
 	streams := []*harness.Stream{e.StartStream(t, "internet", e.fipAddress), e.StartStream(t, "internet", e.cloudLBWeb)}
 	e.expectRepeated(t, "web."+e.cloud, harness.InternetAddress+":80", "internet", e.projectAddress)
@@ -185,7 +186,7 @@ func (e *matrixFixture) checkStreamsAtOnce(t *testing.T) {
 	}
 }
 
-// expectRefused sends to a port that nobody listens on, and wants to be told so.
+// expectRefused sends to a closed port and expects an ICMP error.
 func expectRefused(t *testing.T, c *harness.Cluster, where, target string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -204,7 +205,7 @@ func expectRefused(t *testing.T, c *harness.Cluster, where, target string) {
 	}
 }
 
-// expectPing sends an echo request and waits for the answer.
+// expectPing sends an echo request and waits for the reply.
 func expectPing(t *testing.T, c *harness.Cluster, where, address string) {
 	t.Helper()
 	err := c.NS(where).Do(func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestReturn4Rows: the rows of the way back are the same for any number of floating IPs; by the pod's address they grow
-// with it.
+// TestReturn4Rows shows that the number of rows of the return path does not depend on the number of floating IPs with
+// returnPath Connection, and grows with it with returnPath Source.
 func TestReturn4Rows(t *testing.T) {
 	item := returnItems.Item(t, 4)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "wide", harness.LoadTopology(t, "wide.yaml"))}
@@ -44,7 +44,7 @@ func TestReturn4Rows(t *testing.T) {
 	}
 }
 
-// returnPathSize is how much there is for the way back, and how long the last floating IP took.
+// returnPathSize is the number of rows and policies of the return path, and the time that the last floating IP took.
 type returnPathSize struct {
 	rows             []string // of tables other than policies
 	policies, routes int
@@ -55,7 +55,8 @@ func (c returnPathSize) String() string {
 	return fmt.Sprintf("%d, %d, %d (the last took %d ms)", len(c.rows), c.policies, c.routes, c.lastTook.Milliseconds())
 }
 
-// createFIPsAndCount makes as many floating IPs as there should be, the last one alone, and counts.
+// createFIPsAndCount creates floating IPs up to the given number, the last one separately, and counts rows and
+// policies.
 func (s *projectPair) createFIPsAndCount(t *testing.T, ns, kind string, n int) (out returnPathSize) {
 	t.Helper()
 	name := func(i int) string { return fmt.Sprintf("f%d", i) }
@@ -84,7 +85,7 @@ func (s *projectPair) createFIPsAndCount(t *testing.T, ns, kind string, n int) (
 	return out
 }
 
-// readReturnRows are the rows that carry the way back of a project, without their UUIDs. The addresses in a set are not
+// readReturnRows returns the rows of a project's return path without their UUIDs. Addresses in a set do not count as
 // rows.
 func (s *projectPair) readReturnRows(t *testing.T, vpc string) (out []string) {
 	t.Helper()
@@ -105,13 +106,14 @@ func (s *projectPair) readReturnRows(t *testing.T, vpc string) (out []string) {
 	return out
 }
 
-// isReturnPolicy says whether a policy of a router leads replies back. Kube-OVN writes them, without our marks.
+// isReturnPolicy reports whether a router policy belongs to the return path. Kube-OVN writes these policies, without
+// our marks.
 func isReturnPolicy(row map[string]any, vpc string) bool {
 	priority, _ := row["priority"].(float64)
 	return priority >= 30000 && priority < 31000 && strings.Contains(fmt.Sprint(row["match"]), vpc)
 }
 
-// waitFIPProgrammed waits for a FIp among many.
+// waitFIPProgrammed waits for one FIp among many.
 func (s *projectPair) waitFIPProgrammed(t *testing.T, ns, name string) {
 	t.Helper()
 	if err := s.Objects.Wait(harness.Within(t, 30*time.Minute), harness.ObjectRef("FIp", ns, name),

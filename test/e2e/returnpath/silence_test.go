@@ -19,7 +19,7 @@ import (
 
 var soakDuration = flag.String("soak", "", "how long to soak, instead of what the size says")
 
-// arpLog is the last ARP packets that a router of a network has seen on its wire.
+// arpLog is the last ARP packets that the router of a network has seen on its wire.
 type arpLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -27,8 +27,8 @@ type arpLog struct {
 
 const arpLogLimit = 40
 
-// captureARP listens to ARP at a router until the test ends. A router port of OVN that speaks from the wrong node shows
-// here: the wire's switches then send its packets there.
+// captureARP captures ARP packets at a router until the test ends. It shows an OVN router port that sends from the
+// wrong node, which makes the switches of the wire send its packets there.
 func captureARP(t *testing.T, c *harness.Cluster, router string) *arpLog {
 	t.Helper()
 	g := &arpLog{}
@@ -40,7 +40,7 @@ func captureARP(t *testing.T, c *harness.Cluster, router string) *arpLog {
 	return g
 }
 
-// record notes a packet.
+// record stores a packet.
 func (g *arpLog) record(b []byte) {
 	from, _ := netip.AddrFromSlice(b[28:32])
 	about, _ := netip.AddrFromSlice(b[38:42])
@@ -59,7 +59,7 @@ func (g *arpLog) lastLines(n int) []string {
 	return slices.Clone(g.lines[max(0, len(g.lines)-n):])
 }
 
-// findSilentStreams finds streams that have been silent for too long and notes what may tell why, once for each
+// findSilentStreams finds streams that have been silent for too long and collects evidence of the cause, once for each
 // silence.
 func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 	t.Helper()
@@ -85,7 +85,7 @@ func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 	}
 }
 
-// collectEvidence notes what a network's wire and OVN know.
+// collectEvidence records the state of a network's wire and of OVN.
 func (k *soakFixture) collectEvidence(t *testing.T, kind string) {
 	t.Helper()
 	sbctl := []string{
@@ -126,7 +126,7 @@ func linesWith(text, part string) string {
 	return strings.Join(out, "; ")
 }
 
-// runAt runs one of the machine's programs in the network of a host.
+// runAt runs a program of the machine in the network namespace of a host.
 func (k *soakFixture) runAt(where string, argv ...string) string {
 	cmd, err := k.Command("", where, argv...)
 	if err != nil {

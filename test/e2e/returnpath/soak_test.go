@@ -14,12 +14,12 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// maxSilence is what a stream may be silent.
+// maxSilence is the longest time that a stream may be silent.
 const maxSilence = time.Second
 
-// TestReturn7Soak: streams and new connections by every network and of every kind, while Kube-OVN's controller is
-// killed again and again and Subnets are touched. Beside the project with legs, projects without any run the same: what
-// is silent there is not silent because of a leg. And some streams do not pass OVN at all: what is silent there is the
+// TestReturn7Soak runs streams and new connections of every kind through every network while Kube-OVN's controller is
+// killed repeatedly and Subnets are changed. Projects without return ports run the same traffic as a control: a silence
+// that also occurs there is not caused by a return port. Some streams bypass OVN: a silence there is caused by the
 // machine.
 func TestReturn7Soak(t *testing.T) {
 	harness.RunAlone(t)
@@ -44,7 +44,6 @@ func TestReturn7Soak(t *testing.T) {
 	k.judgeSilences(t, item)
 }
 
-// soakFixture is what runs.
 type soakFixture struct {
 	*projectPair
 	length, restartEvery, touchEvery time.Duration
@@ -54,7 +53,7 @@ type soakFixture struct {
 	evidence                         []string
 }
 
-// addStreams runs a kind of traffic by each protocol.
+// addStreams adds streams of a kind of traffic for each protocol.
 func (k *soakFixture) addStreams(what traffic, protocols ...string) {
 	for _, p := range protocols {
 		k.streams = append(k.streams, &soakStream{traffic: what, protocol: p})
@@ -67,8 +66,8 @@ const (
 	groupOutside    = "outside OVN"
 )
 
-// createReturnPathProject is a project with two legs: one pod has a floating IP on each network; another is behind load
-// balancers.
+// createReturnPathProject creates a project with two return ports: one pod has a floating IP on each network, another
+// is behind load balancers.
 func (k *soakFixture) createReturnPathProject(t *testing.T) {
 	t.Helper()
 	ns := k.CreateProject(t, "soak", "legs", "10.46.0.0/24", "cloud")
@@ -88,8 +87,8 @@ func (k *soakFixture) createReturnPathProject(t *testing.T) {
 	k.addOwnTraffic(t, groupReturnPath, "cloud", ns)
 }
 
-// createPlainProject is a project that has one network only, its default. Where no pod sends anything by itself, as on
-// a secondary network, nothing but replies tells the wire where the router is.
+// createPlainProject creates a project that uses only its default network. If no pod initiates connections, as on a
+// secondary network, only replies announce the location of the router on the wire.
 func (k *soakFixture) createPlainProject(t *testing.T, kind, cidr string) {
 	t.Helper()
 	ns := k.CreateProject(t, "soak", "plain-"+kind, cidr, kind)
@@ -114,7 +113,7 @@ func (k *soakFixture) runPods(t *testing.T, ns string) {
 	k.RunPod(t, harness.Pod{Namespace: ns, Name: "backend", Node: "node3"})
 }
 
-// addOwnTraffic is what pods send by themselves: to the outside and to each other.
+// addOwnTraffic adds traffic that pods initiate, to the outside and to each other.
 func (k *soakFixture) addOwnTraffic(t *testing.T, group, kind, ns string) {
 	t.Helper()
 	k.addStreams(traffic{
@@ -129,7 +128,7 @@ func (k *soakFixture) addOwnTraffic(t *testing.T, group, kind, ns string) {
 	}, "tcp", "udp", "new")
 }
 
-// addOutsideTraffic is the control: by the lab's routers only.
+// addOutsideTraffic adds the control traffic, which passes only the lab's routers.
 func (k *soakFixture) addOutsideTraffic(t *testing.T) {
 	t.Helper()
 	for _, kind := range harness.NetworkTypes {
@@ -140,7 +139,7 @@ func (k *soakFixture) addOutsideTraffic(t *testing.T) {
 	}
 }
 
-// createLoadBalancer makes a load balancer of Kube-OVN's for port 80 of the pod backend, and returns its address.
+// createLoadBalancer creates a Kube-OVN load balancer for port 80 of the pod backend, and returns its address.
 func (k *soakFixture) createLoadBalancer(t *testing.T, ns, kind string) string {
 	t.Helper()
 	name := ns + "-lb-" + kind
@@ -152,11 +151,11 @@ func (k *soakFixture) createLoadBalancer(t *testing.T, ns, kind string) string {
 	return k.ReadField(t, "OvnEip", "", name, "status", "v4Ip")
 }
 
-// runStreams lets everything run for the length.
+// runStreams runs all streams for the configured time.
 func (k *soakFixture) runStreams(t *testing.T) {
 	t.Helper()
 	k.SyncFlows(t)
-	for _, s := range k.streams { // the first packets may wait for neighbours
+	for _, s := range k.streams { // the first packets may wait for ARP resolution
 		_, _ = k.SendRequest(s.from.Name, "tcp://"+s.address+":80")
 	}
 	k.arpLogs = map[string]*arpLog{}
@@ -173,7 +172,7 @@ func (k *soakFixture) runStreams(t *testing.T) {
 	all.Wait()
 }
 
-// injectFaults kills Kube-OVN's controller, touches Subnets, and looks into silences, until the context ends.
+// injectFaults kills Kube-OVN's controller, changes Subnets and examines silences until the context ends.
 func (k *soakFixture) injectFaults(ctx context.Context, t *testing.T) {
 	t.Helper()
 	restart, touch, look := time.NewTicker(k.restartEvery), time.NewTicker(k.touchEvery), time.NewTicker(streamInterval)
@@ -186,7 +185,7 @@ func (k *soakFixture) injectFaults(ctx context.Context, t *testing.T) {
 			return
 		case <-restart.C:
 			if left, _ := ctx.Deadline(); time.Until(left) < 10*time.Second {
-				continue // it has to find back, too
+				continue // it needs time to recover before the end
 			}
 			k.addEvidence("Kube-OVN's controller is killed and started")
 			k.ControlLab(t, "kill", "kube-ovn-controller")
@@ -204,13 +203,12 @@ func (k *soakFixture) injectFaults(ctx context.Context, t *testing.T) {
 	}
 }
 
-// addEvidence adds a line to the evidence.
 func (k *soakFixture) addEvidence(format string, args ...any) {
 	k.evidence = append(k.evidence, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// judgeSilences says what was silent for how long. A silence counts when projects without legs, and streams that OVN
-// does not see, had none like it.
+// judgeSilences reports the longest silences. A silence counts if projects without return ports, and streams that
+// bypass OVN, had no similar one.
 func (k *soakFixture) judgeSilences(t *testing.T, item *show.Item) {
 	t.Helper()
 	worst := map[string]time.Duration{}

@@ -14,27 +14,27 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
 
-// streamInterval is how often a stream says something, and how long a new connection rests after the one before.
+// streamInterval is the interval between lines of a stream, and between the end of a connection and the next one.
 const streamInterval = 100 * time.Millisecond
 
-// traffic is who talks to whom.
+// traffic is a pair of client and server.
 type traffic struct {
-	group, network, what string // group: with legs, without, or outside OVN
+	group, network, what string // group: with return ports, without, or outside OVN
 	from                 netns.NS
 	address              string
 }
 
-// soakStream is one stream, or connections one after the other, with what became of them.
+// soakStream is one stream, or a series of connections, with its results.
 type soakStream struct {
 	traffic
 	protocol string // new: a new TCP connection each time
 
 	mu             sync.Mutex
-	lastAnswer     time.Time // of the last answer, or of the begin
+	lastAnswer     time.Time // or the start of the stream
 	longestSilence time.Duration
-	silentSince    time.Time // when the longest silence began
+	silentSince    time.Time // start of the longest silence
 	answers        int
-	failures       []string // connections that ended, or were never made
+	failures       []string // connections that ended or could not be opened
 	reportedAt     time.Time
 }
 
@@ -43,7 +43,6 @@ func (s *soakStream) String() string {
 		s.from.Name)
 }
 
-// recordAnswer notes an answer.
 func (s *soakStream) recordAnswer(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,28 +51,27 @@ func (s *soakStream) recordAnswer(now time.Time) {
 	s.lastAnswer = now
 }
 
-// updateLongest notes how long it has been silent by now.
+// updateLongest updates the longest silence.
 func (s *soakStream) updateLongest(now time.Time) {
 	if d := now.Sub(s.lastAnswer); d > s.longestSilence {
 		s.longestSilence, s.silentSince = d, s.lastAnswer
 	}
 }
 
-// silentFor is how long it is silent now.
+// silentFor returns the duration of the current silence.
 func (s *soakStream) silentFor(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Sub(s.lastAnswer)
 }
 
-// recordFailure notes a connection that failed.
 func (s *soakStream) recordFailure(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
 }
 
-// runUntilDone keeps the stream going until the context ends.
+// runUntilDone runs the stream until the context ends.
 func (s *soakStream) runUntilDone(ctx context.Context) {
 	s.mu.Lock()
 	s.lastAnswer = time.Now()
@@ -96,7 +94,7 @@ func (s *soakStream) runUntilDone(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// streamLines says a line each beat and hears the answers, until the connection ends.
+// streamLines sends a line at each tick and reads the answers until the connection ends.
 func (s *soakStream) streamLines(ctx context.Context, pace *time.Ticker) error {
 	conn, err := s.dialTarget(ctx)
 	if err != nil {
@@ -118,7 +116,6 @@ func (s *soakStream) streamLines(ctx context.Context, pace *time.Ticker) error {
 	}
 }
 
-// readAnswers reads answers.
 func (s *soakStream) readAnswers(conn net.Conn) error {
 	in := bufio.NewReader(conn)
 	for {
@@ -130,13 +127,13 @@ func (s *soakStream) readAnswers(conn net.Conn) error {
 	}
 }
 
-// isDatagramError says whether an error of a datagram socket is about one datagram only.
+// isDatagramError reports whether an error of a datagram socket concerns a single datagram only.
 func isDatagramError(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Net == "udp" && !errors.Is(err, net.ErrClosed)
 }
 
-// connectAndExchange makes one connection and uses it.
+// connectAndExchange opens one connection and uses it.
 func (s *soakStream) connectAndExchange(ctx context.Context, pace *time.Ticker) error {
 	conn, err := s.dialTarget(ctx)
 	if err != nil {
@@ -153,7 +150,7 @@ func (s *soakStream) connectAndExchange(ctx context.Context, pace *time.Ticker) 
 	return nil
 }
 
-// exchangeLine says a line and hears one.
+// exchangeLine sends a line and reads one.
 func exchangeLine(conn net.Conn, limit time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
 		return err
@@ -165,7 +162,7 @@ func exchangeLine(conn net.Conn, limit time.Duration) error {
 	return err
 }
 
-// dialTarget makes the connection. For a new one a second is all there is: one SYN may be lost.
+// dialTarget opens the connection. A new connection has one second: one SYN may be lost.
 func (s *soakStream) dialTarget(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// frameAttack is the attempts of a pod against one leg with frames that it makes itself.
+// frameAttack is the attempts of a pod against one return port with crafted frames.
 type frameAttack struct {
 	*attackFixture
 	t          *testing.T
@@ -27,7 +27,7 @@ type frameAttack struct {
 	collected  []attempt
 }
 
-// frameAttempts are the attempts with frames that a pod makes itself.
+// frameAttempts returns the attempts with crafted frames.
 func (a *attackFixture) frameAttempts(t *testing.T, pod, kind string) []attempt {
 	t.Helper()
 	v := &frameAttack{attackFixture: a, t: t, pod: pod, kind: kind, returnPort: a.returnPorts[kind]}
@@ -67,7 +67,7 @@ func (v *frameAttack) addToRouter(what string, target netip.AddrPort, change fun
 	v.addFrame(what+", to the router's MAC address", f)
 }
 
-// addForwardAttempts: packets to the leg and to the router, from various sources to various targets.
+// addForwardAttempts adds packets to the return port and to the router, from various sources to various targets.
 func (v *frameAttack) addForwardAttempts() {
 	x, internet := v.Network(v.t, v.kind), addrPort(harness.InternetAddress, 80)
 	as := func(p byte, flags byte) func(*harness.Frame) {
@@ -109,7 +109,7 @@ func (v *frameAttack) addForwardAttempts() {
 	})
 }
 
-// addReplyAttempts: what looks like a server's answer, without a connection.
+// addReplyAttempts adds packets that look like replies of a server, without a connection.
 func (v *frameAttack) addReplyAttempts() {
 	client := addrPort(v.Network(v.t, v.kind).ClientAddress, 23000)
 	sources := map[string]netip.Addr{
@@ -140,8 +140,8 @@ func (v *frameAttack) addReplyAttempts() {
 	}
 }
 
-// addBroadcastAttempts: packets in frames for everybody. The router takes them by Kube-OVN's port, too, and that is the
-// allowed way; so the taps tell which leg they took.
+// addBroadcastAttempts adds packets in broadcast frames. The router also receives them through Kube-OVN's port, which
+// is allowed, so the taps determine which return port they took.
 func (v *frameAttack) addBroadcastAttempts() {
 	for what, mac := range map[string]net.HardwareAddr{
 		"every host's MAC address":    {0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
@@ -157,7 +157,7 @@ func (v *frameAttack) addBroadcastAttempts() {
 	}
 }
 
-// addSelfConnection: both sides of a connection by one pod.
+// addSelfConnection adds an attempt in which one pod plays both sides of a connection.
 func (v *frameAttack) addSelfConnection() {
 	ns := v.podNetns()
 	v.collected = append(v.collected, attempt{what: "a connection of its own making to a pod with a floating IP there, and the reply to it", send: func(word string) error {
@@ -172,20 +172,20 @@ func (v *frameAttack) addSelfConnection() {
 	}})
 }
 
-// socketAttempts are the attempts with ordinary sockets: a mark, and neighbours that the pod sets itself.
+// socketAttempts returns the attempts with ordinary sockets: a mark, and neighbour entries that the pod sets itself.
 func (a *attackFixture) socketAttempts(t *testing.T, ns netns.NS, kind string) []attempt {
 	t.Helper()
-	leg, x := a.returnPorts[kind], a.Network(t, kind)
+	rport, x := a.returnPorts[kind], a.Network(t, kind)
 	gateway := netip.MustParseAddr("10.43.0.1")
 	marked := func(target string) func(string) error {
-		return func(word string) error { return sendMarked(ns, leg.label, target, word) }
+		return func(word string) error { return sendMarked(ns, rport.label, target, word) }
 	}
 	byNeighbour := func(mac net.HardwareAddr, mark int, target string) func(string) error {
 		return func(word string) error {
 			if err := setNeighbour(ns, gateway, mac); err != nil {
 				return err
 			}
-			defer setNeighbour(ns, gateway, nil) //nolint:errcheck // the control would tell
+			defer setNeighbour(ns, gateway, nil) //nolint:errcheck // the control would fail
 			return sendMarked(ns, mark, target, word)
 		}
 	}
@@ -195,30 +195,30 @@ func (a *attackFixture) socketAttempts(t *testing.T, ns netns.NS, kind string) [
 		{what: "the leg's number as mark, to a client of the network", send: marked(x.ClientAddress)},
 		{
 			what: "the leg's MAC address as the gateway's, to the internet",
-			send: byNeighbour(leg.mac, 0, harness.InternetAddress),
+			send: byNeighbour(rport.mac, 0, harness.InternetAddress),
 		},
 		{
 			what: "the leg's MAC address as the gateway's, to a neighbour",
-			send: byNeighbour(leg.mac, 0, x.NeighbourAddress),
+			send: byNeighbour(rport.mac, 0, x.NeighbourAddress),
 		},
 		{
 			what:          "the leg's MAC address as the gateway's, to the victim",
 			shieldsVictim: true,
-			send:          byNeighbour(leg.mac, 0, a.victimFIPs[kind]),
+			send:          byNeighbour(rport.mac, 0, a.victimFIPs[kind]),
 		},
 		{
 			what:          "the leg's MAC address as the gateway's, and its number as mark",
 			shieldsVictim: true,
-			send:          byNeighbour(leg.mac, leg.label, a.victimFIPs[kind]),
+			send:          byNeighbour(rport.mac, rport.label, a.victimFIPs[kind]),
 		},
 		{
 			what: "the router's MAC address as the gateway's, and the leg's number as mark",
-			send: byNeighbour(a.routerMAC, leg.label, harness.InternetAddress),
+			send: byNeighbour(a.routerMAC, rport.label, harness.InternetAddress),
 		},
 	}
 }
 
-// sendMarked sends a datagram from a namespace, with a mark.
+// sendMarked sends a datagram with a mark from a namespace.
 func sendMarked(ns netns.NS, mark int, target, text string) error {
 	d := &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
 		if broken := raw.Control(func(fd uintptr) {
@@ -234,12 +234,12 @@ func sendMarked(ns netns.NS, mark int, target, text string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // the datagram is away
+	defer conn.Close() //nolint:errcheck // the datagram is sent
 	_, err = conn.Write([]byte(text))
 	return err
 }
 
-// setNeighbour gives a namespace a neighbour that stays, or (nil) takes it away.
+// setNeighbour adds a permanent neighbour entry to a namespace, or removes it if mac is nil.
 func setNeighbour(ns netns.NS, address netip.Addr, mac net.HardwareAddr) error {
 	return ns.Do(func() error {
 		link, err := netlink.LinkByName("eth0")
@@ -260,7 +260,8 @@ func setNeighbour(ns netns.NS, address netip.Addr, mac net.HardwareAddr) error {
 	})
 }
 
-// checkCrossedReplies: a pod with floating IPs sends the replies of one network's connections to the leg of another.
+// checkCrossedReplies lets a pod with floating IPs send replies of one network's connections to the return port of
+// another network.
 func (a *attackFixture) checkCrossedReplies(t *testing.T) {
 	t.Helper()
 	ns, gateway := a.NS("web."+a.cloud), netip.MustParseAddr("10.43.0.1")
@@ -290,14 +291,15 @@ func (a *attackFixture) checkCrossedReplies(t *testing.T) {
 	}
 }
 
-// checkARPSpoofing: a pod claims to be the leg, the router, the pod behind the floating IP, and the network's gateway.
-// What a client of the network asks arrives at the pod, and the reply at the client; the attacker sees neither.
+// checkARPSpoofing lets a pod claim the addresses of the return port, the router, the pod behind the floating IP, and
+// the network's gateway. Requests of a client of the network still arrive at the pod and the replies at the client; the
+// attacker sees neither.
 func (a *attackFixture) checkARPSpoofing(t *testing.T) {
 	t.Helper()
 	for _, node := range a.Blueprint.NodeList()[:show.ChooseSize(3, 1)] {
 		ns := a.NS("evil-" + node.Name + "." + a.cloud)
 		ears, own := newTap(t, a.Cluster, ns.Name, "eth0"), a.newWord("good")
-		a.expectEcho(t, "web."+a.cloud, a.podAddress(t, ns).String(), own) // control: the tap hears what is for it
+		a.expectEcho(t, "web."+a.cloud, a.podAddress(t, ns).String(), own) // control of the tap
 		if ears.countWord(own) == 0 {
 			t.Errorf("control: %s did not hear what was sent to it", ns.Name)
 		}
@@ -307,18 +309,18 @@ func (a *attackFixture) checkARPSpoofing(t *testing.T) {
 	}
 }
 
-// spoofARP says to the router and to a leg that addresses which matter to the leg are here.
+// spoofARP claims, to the router and to a return port, the addresses that matter to the return port.
 func (a *attackFixture) spoofARP(t *testing.T, ns netns.NS, kind string, ears *tap) {
 	t.Helper()
-	leg, x, mac := a.returnPorts[kind], a.Network(t, kind), harness.HardwareAddress(t, ns)
-	// the router is the first on each wire, the neighbour the second
+	rport, x, mac := a.returnPorts[kind], a.Network(t, kind), harness.HardwareAddress(t, ns)
+	// on each wire the router has the first address, the neighbour the second
 	gateway := netip.MustParseAddr(x.NeighbourAddress).Prev()
 	for what, claimed := range map[string]netip.Addr{
-		"the leg": leg.address, "the router": netip.MustParseAddr("10.43.0.1"), "the pod": a.webPod,
+		"the leg": rport.address, "the router": netip.MustParseAddr("10.43.0.1"), "the pod": a.webPod,
 		"the network's gateway": gateway, "the client": netip.MustParseAddr(x.ClientAddress),
 	} {
-		for _, to := range []net.HardwareAddr{leg.mac, a.routerMAC} {
-			if err := harness.InjectFrame(ns, arpReply(mac, to, claimed, leg.address)); err != nil {
+		for _, to := range []net.HardwareAddr{rport.mac, a.routerMAC} {
+			if err := harness.InjectFrame(ns, arpReply(mac, to, claimed, rport.address)); err != nil {
 				t.Fatal(err)
 			}
 			bad := a.newWord("bad")
@@ -345,7 +347,7 @@ func (a *attackFixture) expectEcho(t *testing.T, where, address, word string) {
 	t.Errorf("%s → %s: %q %v", where, address, answer, err)
 }
 
-// echoWord sends a word by UDP and waits for it to come back.
+// echoWord sends a word by UDP and waits for the echo.
 func (a *attackFixture) echoWord(where, address, word string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -54,7 +54,8 @@ spec:
 		Target: target, First: intent.VpcEntries(first), Second: intent.VpcEntries(second),
 		DumpForeign: func(ctx context.Context) (string, error) { return foreignElements(ctx, c, "elements", ours) },
 	})
-	// first: grows. second: grows, shrinks. first again: the same. nothing: shrinks. Twice the same writes nothing.
+	// First set: one write adds. Second, and first again: one write adds and one removes. Empty set: one write removes.
+	// Applying the same set twice writes nothing.
 	if got := writes.list(); len(got) != 6 {
 		t.Errorf("%d writes, want 6: %v", len(got), got)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// rereadTarget is a target over objects that are read anew each time, as every run does it.
+// rereadTarget is a target whose objects are read again each time, as in every run.
 type rereadTarget[K state.Key[K], V state.Value[V]] func(context.Context) (state.Target[K, V], error)
 
 func (r rereadTarget[K, V]) Scope() string { return "what is read anew" }
@@ -41,7 +41,7 @@ func (r rereadTarget[K, V]) Apply(ctx context.Context, changes []state.Change[K,
 	return target.Apply(ctx, changes)
 }
 
-// createThreeEIPs makes three EIps in a namespace and returns how to read them.
+// createThreeEIPs creates three EIps in a namespace and returns a function that reads them.
 func createThreeEIPs(t *testing.T, c *harness.Cluster, api client.Client,
 	ns string,
 ) func(context.Context) ([]client.Object, error) {
@@ -54,7 +54,7 @@ kind: EIp
 metadata: {name: %s, namespace: %s, finalizers: [example.org/theirs]}
 spec: {}`, name, ns))
 	}
-	t.Cleanup(func() { // before the EIps go: nobody else takes this finalizer off
+	t.Cleanup(func() { // before the EIps are deleted: nothing else removes this finalizer
 		for _, name := range []string{"a", "b", "c"} {
 			if err := api.Patch(context.Background(), objectHandle("kube-dc.com/v1", "EIp", ns, name),
 				client.RawPatch("application/merge-patch+json",
@@ -115,12 +115,12 @@ func finalizersKeepTheContract(t *testing.T, c *harness.Cluster) {
 		},
 	}
 	for _, breach := range k.FindViolations(t.Context()) {
-		if !strings.Contains(breach, "become another") { // a finalizer is there or not, and never another one
+		if !strings.Contains(breach, "become another") { // a finalizer exists or not; it has no other value
 			t.Error(breach)
 		}
 	}
 
-	// Somebody writes between our look and our write.
+	// Another client writes between our read and our write.
 	objects, err := read(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func statusesKeepTheContract(t *testing.T, c *harness.Cluster) {
 		t.Errorf("got events %q; want a warning that a waits, and that it is programmed", events)
 	}
 
-	// A condition keeps its time while its status stays.
+	// A condition keeps its time while its status does not change.
 	later := func(want intent.Statuses, hours int) kubedcv1.EIp {
 		now = now.Add(time.Duration(hours) * time.Hour)
 		for _, failure := range state.Run(t.Context(), preparePlan(t, target, want)) {

@@ -22,7 +22,7 @@ import (
 
 var requestedBy = state.Ref{Kind: "Project", Namespace: "acme", Name: "web"}
 
-// wantedObjects is objects of a shard.
+// wantedObjects is the objects of a shard.
 type wantedObjects struct {
 	shard string
 	set   intent.Objects
@@ -36,7 +36,7 @@ func (w wantedObjects) withObject(kind intent.Kind, namespace, name string, spec
 
 func wantedFor(shard string) wantedObjects { return wantedObjects{shard, intent.Objects{}} }
 
-// The same contract without a cache and with one: what was written is seen at once in both.
+// objectsKeepTheContract checks the contract without and with a cache: writes are visible at once in both.
 func objectsKeepTheContract(t *testing.T, c *harness.Cluster) {
 	for name, cluster := range map[string]*kube.Cluster{
 		"live":   kube.NewLiveCluster(c.NewDirectClient(t, nil)),
@@ -71,7 +71,7 @@ metadata: {name: theirs, namespace: %[1]s, labels: {app.kubernetes.io/managed-by
 	}
 }
 
-// wantedVPC is what a project needs of Kube-OVN.
+// wantedVPC returns the Kube-OVN objects of a project.
 func wantedVPC(shard, protocol string) wantedObjects {
 	return wantedFor(shard).
 		withObject(intent.Namespace, "", shard, nil).
@@ -81,7 +81,7 @@ func wantedVPC(shard, protocol string) wantedObjects {
 		})
 }
 
-// Kube-OVN fills in much of what we leave out, and none of that is a difference to what we want.
+// objectsAreSteadyBesideKubeOVN checks that the fields that Kube-OVN fills in are no difference.
 func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 	var writes writeLog
 	api := c.NewDirectClient(t, writes.add)
@@ -109,7 +109,7 @@ func objectsAreSteadyBesideKubeOVN(t *testing.T, c *harness.Cluster) {
 		t.Errorf("the Subnet was asked for by %v and needs %v", entry.Origin, entry.Value.Needs)
 	}
 
-	// What somebody changes by hand is seen and mended.
+	// Manual changes are detected and repaired.
 	vpc := objectHandle("kubeovn.io/v1", "Vpc", "", shard)
 	for name, patch := range map[string]string{
 		"a field":    `{"spec":{"namespaces":["default"]}}`,
@@ -149,7 +149,7 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 		t.Errorf("somebody's Vpc changed (%v):\n%s\n%s", err, before, after)
 	}
 
-	// Our labels alone do not make it ours. Control: applied by our field manager they do.
+	// Our labels alone do not make an object ours. Control: applied by our field manager, they do.
 	labels := fmt.Sprintf(`{"%s":"%s","%s":"%s"}`, ownership.ManagedByLabel, ownership.ManagedBy, ownership.ShardLabel,
 		shard)
 	api := c.NewDirectClient(t, nil)
@@ -175,7 +175,8 @@ func objectsOfOthersAreRefused(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// Kube-OVN reads an OvnEip once: with another network it has to be another object.
+// objectThatCannotChangeIsReplaced checks that an OvnEip is replaced when its network changes, because Kube-OVN reads
+// it only once.
 func objectThatCannotChangeIsReplaced(t *testing.T, c *harness.Cluster) {
 	shard := "replaced"
 	target := kube.NewObjects(newCachedCluster(t, c, c.NewDirectClient(t, nil)), shard)

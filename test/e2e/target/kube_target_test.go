@@ -20,7 +20,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// The targets on Kubernetes, in a lab where nothing of ours runs: a controller would mend what the tests do.
+// TestKubeTargets tests the targets on Kubernetes, in a lab without our controller, which would repair what the tests
+// do.
 func TestKubeTargets(t *testing.T) {
 	c := harness.StartLab(t, "targets", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallCRDs(t)
@@ -38,7 +39,7 @@ func TestKubeTargets(t *testing.T) {
 	}
 }
 
-// Every kind that we know is one that the API server serves under the name that it has there.
+// schemeIsTheAPIServers checks that the API server serves every kind that we know under the same resource name.
 func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
 	api := c.NewDirectClient(t, nil)
 	for _, list := range []client.ObjectList{
@@ -59,7 +60,7 @@ func schemeIsTheAPIServers(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// writeLog is what was written, in order.
+// writeLog records writes in order.
 type writeLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -77,7 +78,7 @@ func (w *writeLog) list() []string {
 	return append([]string(nil), w.lines...)
 }
 
-// newCachedCluster is the cluster as the controller sees it, with a cache that lives as long as the test.
+// newCachedCluster returns the cluster as the controller sees it, with a cache that lives as long as the test.
 func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
 	t.Helper()
 	store, err := cache.New(c.RESTConfig(t),
@@ -104,7 +105,7 @@ func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube
 	return cluster
 }
 
-// objectHandle names an object to a client.
+// objectHandle returns an empty object with a kind and name, for clients.
 func objectHandle(version, kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(version)
@@ -114,7 +115,7 @@ func objectHandle(version, kind, namespace, name string) *unstructured.Unstructu
 	return o
 }
 
-// readWrittenFields is objects without what the API server notes about them.
+// readWrittenFields returns objects without the metadata that the API server adds.
 func readWrittenFields(ctx context.Context, c *harness.Cluster, objects ...*unstructured.Unstructured) (string, error) {
 	out := ""
 	for _, o := range objects {
@@ -162,7 +163,7 @@ func convergeObjects(t *testing.T, target *kube.Objects, want intent.Objects) {
 	}
 }
 
-// deleteAllObjects takes everything away in the order that Kube-OVN demands, step by step as objects go.
+// deleteAllObjects deletes everything in the order that Kube-OVN requires, step by step as objects disappear.
 func deleteAllObjects(t *testing.T, c *harness.Cluster, target *kube.Objects) {
 	t.Helper()
 	c.PollUntil(t, "everything to be gone", func() bool {

@@ -1,4 +1,4 @@
-// Package target is the contract of everything that is written, against a real API server and a real northbound
+// Package target is the contract test of everything that is written, against a real API server and a real northbound
 // database.
 package target
 

@@ -20,10 +20,10 @@ type rowsFixture struct {
 	*harness.Cluster
 	client         *ovn.Client
 	rows           state.Target[intent.RowKey, intent.Row]
-	changedRouters chan string // routers that changed
+	changedRouters chan string // names of changed routers
 }
 
-// dialNB is the client, over TLS through the lab's doors.
+// dialNB returns the client, connected over TLS through the lab's forwards.
 func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
@@ -45,7 +45,7 @@ func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 	return client
 }
 
-// waitUntil waits until something holds of what the client knows, and looks after each change that it tells.
+// waitUntil waits until a condition holds for the client's copy, and checks it after each change.
 func (b *rowsFixture) waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
@@ -58,7 +58,7 @@ func (b *rowsFixture) waitUntil(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// converge makes the rows what is wanted, as the controller does.
+// converge applies the wanted rows, as the controller does.
 func (b *rowsFixture) converge(want intent.Rows) error {
 	plan, err := state.PreparePlan(context.Background(), b.rows, want, intent.KeepForeignRows)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
-// checkDrift changes every kind of row by hand while somebody converges whenever the client tells of a change.
+// checkDrift changes every kind of row by hand while a goroutine converges after each change that the client reports.
 func (b *rowsFixture) checkDrift(t *testing.T) {
 	b.mustConverge(t, firstRows())
 	want := b.dumpOurRows(t)
@@ -96,7 +96,7 @@ func (b *rowsFixture) repairUntilDone(ctx context.Context, want intent.Rows) err
 	}
 }
 
-// resolveUUID puts the row's UUID into a command "set table what column=value".
+// resolveUUID inserts the UUID of the row into a command "set table what column=value".
 func (b *rowsFixture) resolveUUID(t *testing.T, command []string) []string {
 	t.Helper()
 	column, found := map[string]string{
@@ -144,7 +144,7 @@ func (b *rowsFixture) dumpOurRows(t *testing.T) string {
 		}
 	}
 	slices.Sort(out)
-	for _, group := range []string{"ports", "acls"} { // how many, because they are UUIDs
+	for _, group := range []string{"ports", "acls"} { // only the number, because they are UUIDs
 		if members := b.RunNbctl(t, "--bare", "--columns="+group, "list", "port_group"); members != "" {
 			out = append(out, fmt.Sprint(group, len(members)))
 		}

@@ -12,17 +12,17 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// checkForeignRows rows on the router are never removed, and those that a row of ours would repeat are put right
-// instead.
+// checkForeignRows checks that rows of others on the router are never removed, and that a row that ours would duplicate
+// is corrected instead.
 func (b *rowsFixture) checkForeignRows(t *testing.T) {
 	b.RunNbctl(t, "lr-nat-add", rowsRouter, "snat", "198.51.100.99", "10.99.0.0/24")
-	// firstRows() wants 10.0.0.10 there
+	// firstRows() has 10.0.0.10 there
 	b.RunNbctl(t, "lr-nat-add", rowsRouter, "dnat_and_snat", "198.51.100.10", "10.0.0.77")
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "1005", "ip4.dst == 10.99.0.0/24", "allow")
 	b.RunNbctl(t, "lr-policy-add", rowsRouter, "500", "ip4.dst == 10.99.0.0/24", "reroute", "10.99.0.1")
 	b.waitUntil(t, "the client knows the NAT", func() bool {
 		held, err := b.rows.Observe(t.Context())
-		return err == nil && len(held) == 3 // the policy of priority 500 is out of our bands
+		return err == nil && len(held) == 3 // the policy of priority 500 is outside our bands
 	})
 	b.mustConverge(t, firstRows())
 	if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); strings.Count(nat, " 198.51.100.10 ") != 1 ||
@@ -39,7 +39,7 @@ func (b *rowsFixture) checkForeignRows(t *testing.T) {
 	}
 }
 
-// checkDuplicates: Kube-OVN writes the row that we have just put back.
+// checkDuplicates checks the case that Kube-OVN writes the row that we have just restored.
 func (b *rowsFixture) checkDuplicates(t *testing.T) {
 	want := wantedRows(fipRow("198.51.100.10", "10.0.0.10"), policyRow(ownership.DefaultEgress, "ip4", "198.51.100.1"))
 	b.mustConverge(t, want)
@@ -66,8 +66,8 @@ func (b *rowsFixture) checkDuplicates(t *testing.T) {
 	}
 }
 
-// checkOrphans: without their router rows fail, each with the reason; a port name that is taken fails alone; what
-// outlives the router goes.
+// checkOrphans checks that rows without their router fail, each with the reason; that a port name in use fails only
+// that row; and that rows that outlive the router are deleted.
 func (b *rowsFixture) checkOrphans(t *testing.T) {
 	nobody := b.client.RowTarget("nobody")
 	if held, err := nobody.Observe(t.Context()); err != nil || len(held) != 0 {
@@ -112,8 +112,8 @@ func (b *rowsFixture) checkOrphans(t *testing.T) {
 	}
 }
 
-// checkConcurrentWriters: somebody else writes to the router all the time. What we had read is then old when we write,
-// and we look again.
+// checkConcurrentWriters writes to the router continuously as another client. Our reads are then outdated when we
+// write, and we retry.
 func (b *rowsFixture) checkConcurrentWriters(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
@@ -141,8 +141,8 @@ func (b *rowsFixture) checkConcurrentWriters(t *testing.T) {
 	}
 }
 
-// checkFailover: the leader is killed in a stream of changes; the client finds the next and the last set is in the
-// database.
+// checkFailover kills the leader during a series of changes; the client connects to the next leader, and the last set
+// is in the database.
 func (b *rowsFixture) checkFailover(t *testing.T) {
 	sets := []intent.Rows{firstRows(), secondRows()}
 	var longest time.Duration
@@ -166,7 +166,7 @@ func (b *rowsFixture) checkFailover(t *testing.T) {
 	if err != nil || len(missing.ChangeLines()) != 0 {
 		t.Errorf("%v %s", err, state.FormatPlans(missing))
 	}
-	for _, address := range []string{"198.51.100.11", "198.51.100.21"} { // of the second set, as OVN's own tool sees it
+	for _, address := range []string{"198.51.100.11", "198.51.100.21"} { // of the second set, as shown by ovn-nbctl
 		if nat := b.RunNbctl(t, "lr-nat-list", rowsRouter); !strings.Contains(nat, address) {
 			t.Errorf("%s is not there:\n%s", address, nat)
 		}

@@ -32,8 +32,8 @@ const putbackAddresses = `
 ---
 {apiVersion: kubeovn.io/v1, kind: OvnSnatRule, metadata: {name: putback}, spec: {ovnEip: putback-snat, vpcSubnet: putback-net}}`
 
-// Kube-OVN never puts back a NAT row that somebody deleted, and then can't delete the object it was made for. A row
-// that we put back is like the one that was there, and Kube-OVN takes it for its own.
+// TestRowPutBackIsTakenByKubeOVN checks that Kube-OVN accepts a restored NAT row as its own. Kube-OVN never restores a
+// deleted NAT row, and then cannot delete the object it was written for.
 func TestRowPutBackIsTakenByKubeOVN(t *testing.T) {
 	c := harness.SharedLab(t)
 	c.Apply(t, putbackProject+`
@@ -101,7 +101,7 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 	}
 }
 
-// listRouterRows prints the NAT rows and our policies of the router, without their UUIDs and without whose they are.
+// listRouterRows prints the NAT rows and our policies of the router, without UUIDs and owners.
 func listRouterRows(t *testing.T, c *harness.Cluster) (out []string) {
 	t.Helper()
 	for _, kind := range [][3]string{
@@ -123,7 +123,7 @@ func listRouterRows(t *testing.T, c *harness.Cluster) (out []string) {
 	return out
 }
 
-// forceVPCReconcile makes Kube-OVN look at the Vpc, which has one more element, and waits for what it makes of that.
+// forceVPCReconcile makes Kube-OVN process the Vpc by adding an entry, and waits for the result.
 func forceVPCReconcile(t *testing.T, c *harness.Cluster, project string) {
 	t.Helper()
 	more := `[{priority: 900, match: "ip4.src == 10.77.0.0/24", action: drop}, `

@@ -19,7 +19,7 @@ const rowsRouter = "rows" // the router that these tests write to
 
 var rowsOrigin = state.Ref{Kind: "FIp", Namespace: "acme", Name: "web"}
 
-// wantedRows is a set of rows that one object asked for, on the router of these tests.
+// wantedRows returns a set of rows of one object, on the router of these tests.
 func wantedRows(rows ...intent.Row) intent.Rows { return wantedOn(rowsRouter, rows...) }
 
 func wantedOn(router string, rows ...intent.Row) intent.Rows {
@@ -30,7 +30,7 @@ func wantedOn(router string, rows ...intent.Row) intent.Rows {
 	return out
 }
 
-// onLinkPortRows is both ends of a link inside the router, with the MAC address of the far end known to the near one.
+// onLinkPortRows returns both ends of a link inside the router, with a MAC binding for the far end.
 func onLinkPortRows(mac, table string) []intent.Row {
 	near, far := netip.MustParseAddr("169.254.90.1"), netip.MustParseAddr("169.254.90.2")
 	farMAC := intent.DeriveMAC(rowsRouter, "far")
@@ -55,9 +55,9 @@ func policyRow(priority int, match, hop string) intent.Row {
 	return intent.LogicalRouterPolicy{Priority: priority, Match: match, Action: "reroute", NextHops: hop}
 }
 
-const rowsSwitch = "rows-net" // and the switch that a leg leads to
+const rowsSwitch = "rows-net" // the switch of the return port
 
-// returnPortRows is a leg between the router and the switch, with what is marked and where it goes.
+// returnPortRows returns a return port between the router and the switch, with its marks and routes.
 func returnPortRows(mark int, action string, table string) []intent.Row {
 	return []intent.Row{
 		intent.LogicalRouterPort{
@@ -93,8 +93,8 @@ func returnPortRows(mark int, action string, table string) []intent.Row {
 	}
 }
 
-// withGatewayChassis adds the chassis that may hold ports, one by one and as a group. northd does not like that on a
-// router that is on one chassis.
+// withGatewayChassis adds the chassis that may hold ports, individually and as a group. northd warns about that on a
+// router that is pinned to one chassis.
 func withGatewayChassis(rows intent.Rows, chassis ...string) intent.Rows {
 	add := func(r intent.Row) { rows[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: rowsOrigin} }
 	for i, name := range chassis {
@@ -115,7 +115,7 @@ func withGatewayChassis(rows intent.Rows, chassis ...string) intent.Rows {
 	return rows
 }
 
-// withLoadBalancers adds the load balancers of two Services that give them the same name, each with a health check.
+// withLoadBalancers adds the load balancers of two Services with the same name, each with a health check.
 func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows {
 	for _, by := range []state.Ref{
 		{Kind: "Service", Namespace: "shop", Name: "way-in"},
@@ -149,7 +149,7 @@ func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows 
 	return rows
 }
 
-// firstRows and secondRows have every kind of row, and from one to the other each kind comes, goes or becomes another.
+// firstRows and secondRows contain every kind of row; between them each kind is added, removed or changed.
 func firstRows() intent.Rows {
 	return withLoadBalancers(wantedRows(append(append(onLinkPortRows(intent.DeriveMAC("one"), "onlink"),
 		returnPortRows(91, "pass", "return-x")...),
@@ -173,7 +173,8 @@ func secondRows() intent.Rows {
 		policyRow(ownership.ReturnFIPOnLink, "ip6.src == fd00::10", "2001:db8::1"))...), "10.0.0.8:81", 9)
 }
 
-// The target for northbound rows, on databases in raft. Kube-OVN is ended, because it removes routers that are no Vpc.
+// TestRowsOfARouter tests the target for northbound rows, on databases in raft. Kube-OVN is stopped, because it deletes
+// routers that are not a Vpc.
 func TestRowsOfARouter(t *testing.T) {
 	blue := blueprint.Default()
 	blue.Nodes, blue.Gateways, blue.Raft, blue.Networks, blue.Uplinks = 0, 0, 3, nil, nil
@@ -209,7 +210,7 @@ func TestRowsOfARouter(t *testing.T) {
 				return b.client.RouterPortNames(rowsRouter) == nil
 			})
 			b.RunNbctl(t, "lr-add", rowsRouter, "--", "ls-add", rowsSwitch,
-				// where next hops are
+				// the network of the next hops
 				"--", "lrp-add", rowsRouter, "rows-out", "0a:00:00:00:00:01", "198.51.100.254/24", "2001:db8::254/64",
 				"--", "lsp-add", rowsSwitch, "out-rows", "--", "set", "logical_switch_port", "out-rows", "type=router",
 				"options:router-port=rows-out")
@@ -222,7 +223,7 @@ func TestRowsOfARouter(t *testing.T) {
 }
 
 func (b *rowsFixture) checkContract(t *testing.T) {
-	// something of others in every table
+	// rows of others in every table
 	b.RunNbctl(t, "lr-nat-add", "ovn-cluster", "snat", "198.51.100.99", "10.99.0.0/24")
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-other", "0a:00:00:00:00:01", "10.99.0.1/24")
 	b.RunNbctl(t, "static-mac-binding-add", "rows-other", "10.99.0.2", "0a:00:00:00:00:02")
@@ -249,7 +250,7 @@ func (b *rowsFixture) checkContract(t *testing.T) {
 	}
 }
 
-// dumpOtherRows prints everything in the northbound database except for rows of ours and what the router says of them.
+// dumpOtherRows prints everything in the northbound database except our rows and references to them in the router.
 func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	t.Helper()
 	dump := b.RunTool(t, "ovsdb-client", "--format=csv", "dump", "unix:"+b.DatabaseFile(b.NBLeader(t), "sock"),
@@ -262,9 +263,9 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 		}
 		out = append(out, line)
 	}
-	// a set of several is in quotes, one of less is not
+	// sets with several values are quoted, smaller ones are not
 	text := strings.ReplaceAll(strings.Join(out, ""), `"`, "")
-	// all of ours on ports of others
+	// our options on ports of others
 	for _, option := range []string{"route_table=return-x", "route_table=return-y", "nat-addresses=router, "} {
 		text = strings.ReplaceAll(text, option, "")
 	}
@@ -274,8 +275,8 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// checkPortNetwork: Kube-OVN's port gets the address that it is to have, and keeps it when nobody wants it any more;
-// one that is not there is not made.
+// checkPortNetwork checks that Kube-OVN's port gets the wanted address, and keeps it when it is no longer wanted; a
+// missing port is not created.
 func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
 	want := wantedRows(intent.RouterPortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
@@ -295,11 +296,11 @@ func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 	}
 }
 
-// checkNorthd makes ports and flows of the rows, and complains of nothing. It counts its complaints, so this comes
-// first.
+// checkNorthd checks that northd creates ports and flows from the rows without warnings. It counts warnings, so it must
+// run first.
 func (b *rowsFixture) checkNorthd(t *testing.T) {
 	before := len(harness.ReadFile(t, b.Log("ovn-northd")))
-	b.RunNbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a place
+	b.RunNbctl(t, "set", "logical_router", rowsRouter, "options:chassis=nobody") // NAT needs a chassis
 	for _, want := range []intent.Rows{firstRows(), secondRows(), firstRows()} {
 		b.mustConverge(t, want)
 		b.RunNbctl(t, "--wait=sb", "sync")
@@ -327,7 +328,7 @@ func (b *rowsFixture) checkNorthd(t *testing.T) {
 		"static_mac_binding")...); mac != intent.DeriveMAC(rowsRouter, "far") {
 		t.Errorf("northd made no MAC binding: %q", mac)
 	}
-	// control: there is no way to this one
+	// control: there is no route to this next hop
 	b.mustConverge(t, wantedRows(policyRow(ownership.DefaultEgress, "ip4", "192.0.2.1")))
 	b.RunNbctl(t, "--wait=sb", "sync")
 	var complaints []string

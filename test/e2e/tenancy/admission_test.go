@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// stolenController is somebody who stole the token of the Sallyport controller.
+// stolenController is an attacker with the stolen token of the Sallyport controller.
 const stolenController identity = "controller"
 
 const (
@@ -27,14 +27,14 @@ const (
 
 const logicalSwitchKey = "ovn.kubernetes.io/logical_switch"
 
-// tryPod tries to create a pod with an annotation.
+// tryPod attempts to create a pod with an annotation.
 func tryPod(namespace, key, value string) harness.Attempt {
 	return harness.TryCreate("pods/"+namespace+"/new",
 		fmt.Sprintf(`{metadata: {annotations: {%q: %q}}, spec: {containers: [{name: main, image: lab/idle}]}}`, key,
 			value))
 }
 
-// tryWorkload tries to create a workload whose pods have an annotation.
+// tryWorkload attempts to create a workload whose pods have an annotation.
 func tryWorkload(resource, key, value string) harness.Attempt {
 	pod := fmt.Sprintf(`{metadata: {labels: {app: new}, annotations: {%q: %q}}, spec: {containers: [{name: main, image: lab/idle}]}}`, key, value)
 	return harness.TryCreate(resource+"/evil-x/new", `{spec: {selector: {matchLabels: {app: new}}, template: `+pod+`}}`)
@@ -51,7 +51,7 @@ func podAttack(by identity, does string, bad annotation, words string, good anno
 
 type annotation struct{ key, value string }
 
-// admissionAttacks are those that admission policies stop.
+// admissionAttacks are the attacks that admission policies stop.
 var admissionAttacks = []attack{
 	{
 		"C1", tenantEditor, "a pod in another tenant's subnet; in its own it starts and reaches its own project only",
@@ -287,13 +287,14 @@ func asController(try harness.Attempt, words string, lookalike harness.Attempt) 
 	}
 }
 
-// eventManifest is an event about an object of the cluster.
+// eventManifest returns an event about an object of the cluster.
 func eventManifest(kind, name, by string) string {
 	return fmt.Sprintf(`{eventTime: "2026-01-01T00:00:00.000000Z", type: Normal, reason: Attack, action: Attack, note: x, reportingController: %s,
   reportingInstance: x, regarding: {kind: %s, name: %s}}`, by, kind, name)
 }
 
-// attackForeignSubnet: pods that name a subnet are made in their own only, and from there no other tenant is reached.
+// attackForeignSubnet shows that pods can only be created in their own subnet, and cannot reach other tenants from
+// there.
 func attackForeignSubnet(t *testing.T, f *attackFixture, who actor) {
 	pod := func(name, subnet string) string {
 		return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: evil-x, annotations: {%s: %s}},
@@ -311,7 +312,7 @@ func attackForeignSubnet(t *testing.T, f *attackFixture, who actor) {
 	f.ExpectSilence(t, "spy.evil-x", "http://"+f.victims[0].pod)
 }
 
-// attackPodBinding: who binds a pod adds annotations to it.
+// attackPodBinding adds annotations to a pod through its binding.
 func attackPodBinding(t *testing.T, f *attackFixture, who actor) {
 	who.MustApply(t, f, `{apiVersion: v1, kind: Pod, metadata: {name: unbound, namespace: evil-x},
   spec: {schedulerName: nobody, containers: [{name: main, image: lab/idle}]}}`)
@@ -322,8 +323,8 @@ func attackPodBinding(t *testing.T, f *attackFixture, who actor) {
 	expectRefused(bind(logicalSwitchKey), msgOwnedByKubeOVN, bind("example.com/a"))(t, f, who)
 }
 
-// attackServiceStatus: the address in the status of a Service is what others believe, unless the Service is another
-// controller's.
+// attackServiceStatus writes the address in the status of a Service, which others trust. It is allowed only for
+// Services of another controller.
 func attackServiceStatus(t *testing.T, f *attackFixture, who actor) {
 	who.MustApply(t, f, `
 {apiVersion: v1, kind: Service, metadata: {name: pwn, namespace: evil-x}, spec: {type: LoadBalancer, selector: {app: mallory}, ports: [{port: 80}]}}

@@ -13,16 +13,16 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// attack is one thing that somebody tries, with a control in the same function: the same with one thing changed works.
+// attack is one attempt, with a positive control in the same function: the same with one thing changed works.
 type attack struct {
-	finding   string   // number in the security review, such as C1; empty: not one of its findings
-	by        identity // who tries
-	what      string   // what is tried, for docs/security/attacks.md
-	stoppedBy string   // what stops it: a policy, a condition's reason, a component
+	finding   string   // number in the security review, such as C1; empty: none
+	by        identity // the attacker
+	what      string   // the attempt, for docs/security/attacks.md
+	stoppedBy string   // a policy, the reason of a condition, or a component
 	run       func(t *testing.T, f *attackFixture, who actor)
 }
 
-// attacks is every attack. Each area has a file with a list of its own.
+// attacks is the list of all attacks. Each area has a file with its own list.
 var attacks = slices.Concat(
 	heldAttacks,
 	admissionAttacks,
@@ -39,7 +39,7 @@ var findings = []string{
 	"L1", "L2", "L3", "L4", "L5", "L6", "L7", "L8", "L9", "L10", "L11", "L12", "L13", "L14",
 }
 
-// TestTenancy attacks victims in one lab.
+// TestTenancy runs attacks on victims in one lab.
 func TestTenancy(t *testing.T) {
 	f := newAttackFixture(t)
 	t.Run("attacks", func(t *testing.T) { runAttacks(t, f) })
@@ -48,7 +48,7 @@ func TestTenancy(t *testing.T) {
 	t.Run("cost", func(t *testing.T) { measureAdmission(t, f) })
 }
 
-// runAttacks runs every attack beside live streams of the victims.
+// runAttacks runs every attack while streams of the victims are open.
 func runAttacks(t *testing.T, f *attackFixture) {
 	t.Helper()
 	perFinding, all := tenancyItems.Item(t, 1), tenancyItems.Item(t, 2)
@@ -57,7 +57,7 @@ func runAttacks(t *testing.T, f *attackFixture) {
 	shown := map[string]int{}
 	stopped := 0
 	for _, a := range attacks {
-		tried := false // not one that -run leaves out
+		tried := false // false if -run excludes it
 		if t.Run(a.testName(), func(t *testing.T) { tried = true; a.run(t, f, f.actor(t, a.by)) }) && tried {
 			stopped++
 			shown[a.finding]++
@@ -82,7 +82,7 @@ func (a attack) testName() string {
 	return strings.TrimSpace(a.finding + " " + string(a.by) + " " + a.what)
 }
 
-// expectRefused is an attack that the API server refuses with the given words; the look-alike is admitted.
+// expectRefused is an attack that the API server refuses with the given words; the similar request is admitted.
 func expectRefused(try harness.Attempt, words string, lookalike harness.Attempt) func(*testing.T, *attackFixture,
 	actor) {
 	return func(t *testing.T, _ *attackFixture, who actor) {

@@ -30,7 +30,7 @@ import (
 
 const byHealthPort = "the limits of the agent's health port"
 
-// boundsAttacks are those that rates, sizes, times and names in certificates stop.
+// boundsAttacks are the attacks that limits of rates, sizes and times, and names in certificates stop.
 var boundsAttacks = []attack{
 	{"M4", outsider, "20 connections with 5,000 Watch streams each to an agent", byHealthPort, floodStreams},
 	{"M4", outsider, "1,000 connections to an agent that say nothing", byHealthPort, floodConnections},
@@ -72,7 +72,8 @@ var boundsAttacks = []attack{
 
 const healthPort = 9107
 
-// startAgent runs an agent on node1 that only answers, with a certificate or without, and returns its process.
+// startAgent runs an agent on node1 that only answers health checks, with or without a certificate, and returns its
+// process id.
 func (f *attackFixture) startAgent(t *testing.T, secure bool) int {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport-agent")
@@ -108,7 +109,7 @@ func (f *attackFixture) certificateFiles(name string) mtls.Files {
 	return mtls.Files{Cert: pki(name + ".crt"), Key: pki(name + ".key"), CA: pki("ca.crt")}
 }
 
-// newAgentClient is a client of the agent on node1, from another node.
+// newAgentClient returns a client of the agent on node1, from another node.
 func (f *attackFixture) newAgentClient(t *testing.T, from string,
 	secrets credentials.TransportCredentials,
 ) grpc_health_v1.HealthClient {
@@ -132,14 +133,14 @@ func checkAgent(t *testing.T, client grpc_health_v1.HealthClient) error {
 	return err
 }
 
-// expectAgentAnswer is the control: who asks as the controller does is answered.
+// expectAgentAnswer is the positive control: a request like the controller's is answered.
 func expectAgentAnswer(t *testing.T, client grpc_health_v1.HealthClient) {
 	t.Helper()
 	harness.Eventually(t, "an answer of the agent", func() bool { return checkAgent(t, client) == nil })
 }
 
-// agentMemoryMB is how much memory the agent has, in MB. The process that was started went into the node; the agent is
-// what it became, or its child.
+// agentMemoryMB returns the memory usage of the agent in MB. The started process entered the node's namespaces; the
+// agent is that process or its child.
 func agentMemoryMB(t *testing.T, pid int) (most int) {
 	t.Helper()
 	pids := append(strings.Fields(harness.ReadFile(t, fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))),
@@ -201,7 +202,7 @@ func floodConnections(t *testing.T, f *attackFixture, _ actor) {
 	expectAgentAnswer(t, asks)
 	at := net.JoinHostPort(f.agentAddress(), strconv.Itoa(healthPort))
 	for i := range 1000 {
-		// node3 is where the controller asks from
+		// the controller's health checks come from node3
 		conn, err := f.NS([]string{"node2", "node3"}[i%2]).Dial(t.Context(), "tcp", at)
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +220,8 @@ func (f *attackFixture) clientTLSConfig(name string) (*tls.Config, error) {
 	return files.ClientConfig()
 }
 
-// askWithCertificate asks an agent with a certificate that is not the controller's; empty: without one.
+// askWithCertificate connects to an agent with a certificate that is not the controller's, or with none if the name is
+// empty.
 func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, _ actor) {
 		t.Helper()
@@ -246,13 +248,13 @@ func askWithCertificate(name string) func(*testing.T, *attackFixture, actor) {
 	}
 }
 
-// readMetricsUnauthorized asks a second controller, which waits for the lead, for its metrics.
+// readMetricsUnauthorized requests the metrics of a second controller, which waits for leadership.
 func readMetricsUnauthorized(t *testing.T, f *attackFixture, _ actor) {
 	c := f.NewController(t, t.TempDir(), "--leader-elect=true", "--metrics-secure")
 	c.StartForTest(t)
 	f.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: reads-metrics},
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: sallyport-metrics-reader}, subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}]}`)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // nobody has signed it
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it is self-signed
 	read := func(scheme, token string) int {
 		r, err := http.NewRequestWithContext(harness.Within(t, 10*time.Second), http.MethodGet,
 			scheme+"://"+c.MetricsAddress+"/metrics", nil)
@@ -283,7 +285,8 @@ func readMetricsUnauthorized(t *testing.T, f *attackFixture, _ actor) {
 	}
 }
 
-// countEvents is how many Events of ours are in the attacker's namespace about an object; empty: about any.
+// countEvents returns the number of our Events in the attacker's namespace about an object, or about any if the name is
+// empty.
 func (f *attackFixture) countEvents(t *testing.T, name string) (n int) {
 	t.Helper()
 	list, err := f.Client.EventsV1().Events("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
@@ -309,7 +312,7 @@ func flipServicePatches(t *testing.T, f *attackFixture, who actor) {
 		if err := who.objects.Apply(ctx, service([]string{"91.224.11.78", "91.224.11.1"}[i%2])); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(50 * time.Millisecond) // so that the controller says something of each
+		<-time.After(50 * time.Millisecond) // so that the controller reports each
 	}
 	harness.Eventually(t, "an Event", func() bool { return f.countEvents(t, "flip") > 0 })
 	if n := f.countEvents(t, "flip"); n > 25 {
@@ -335,7 +338,7 @@ func recreateRefusedEIP(t *testing.T, f *attackFixture, who actor) {
 	}
 }
 
-// rangedService is a Service of the attacker's with source ranges: a client, and addresses that have nothing in common.
+// rangedService returns a Service of the attacker with source ranges: a client, and unrelated addresses.
 func rangedService(client string, more int) string {
 	ranges := client + "/32"
 	for i := range more {
@@ -365,7 +368,7 @@ func requestTooManyRanges(t *testing.T, f *attackFixture, who actor) {
 	f.WaitForObject(t, "Service", "evil-x", "ranged", manifest.True("Programmed"))
 }
 
-// serviceAddress is the address of a Service of the attacker's.
+// serviceAddress returns the address of a Service of the attacker.
 func (f *attackFixture) serviceAddress(t *testing.T, service string) string {
 	t.Helper()
 	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "evil-x", service))
@@ -375,7 +378,7 @@ func (f *attackFixture) serviceAddress(t *testing.T, service string) string {
 	return harness.IngressIP(o)
 }
 
-// policyWithExceptions is a NetworkPolicy that lets everybody in but some addresses.
+// policyWithExceptions returns a NetworkPolicy that admits everyone except some addresses.
 func policyWithExceptions(n int) string {
 	var except []string
 	for i := range n {
@@ -394,7 +397,7 @@ func requestManyPorts(t *testing.T, f *attackFixture, who actor) {
   spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, selector: {app: mallory}, ports: [%s]}}`, strings.TrimSuffix(ports.String(), ", ")))
 	f.expectReason(t, harness.ObjectRef("Service", "evil-x", "wide"), "Programmed", "TooManyPorts")
 	address := f.serviceAddress(t, "wide")
-	// the control: what is within works
+	// control: ports within the limit work
 	f.ExpectAnswer(t, f.public.Client, "http://"+address+":1000", "mallory", f.public.ClientAddress)
 	f.ExpectSilence(t, f.public.Client, "http://"+address+":1001")
 	begun := time.Now()

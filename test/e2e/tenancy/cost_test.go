@@ -11,11 +11,11 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// podsBinding puts the policy for pods in force.
+// podsBinding enables the policy for pods.
 const podsBinding = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: sallyport-pods}}`
 
-// measureAdmission compares how long the API server takes to admit a pod with the policy for pods and without, several
-// times in turn.
+// measureAdmission compares the time to admit a pod with and without the policy for pods, alternately and several
+// times.
 func measureAdmission(t *testing.T, f *attackFixture) {
 	t.Helper()
 	item := tenancyItems.Item(t, 5)
@@ -29,7 +29,7 @@ func measureAdmission(t *testing.T, f *attackFixture) {
 		if err := f.Objects.Delete(harness.Within(t, time.Minute), podsBinding); err != nil {
 			t.Fatal(err)
 		}
-		who.Can(t, "the same without the policy", hostile) // the policy is what refused it
+		who.Can(t, "the same without the policy", hostile) // control: the policy refused it
 		without := measureAdmissionTimes(t, who, own)
 		f.ApplyChart(t)
 		p50 = append(p50, harness.PercentileMillis(with, 50)/harness.PercentileMillis(without, 50))
@@ -40,7 +40,7 @@ func measureAdmission(t *testing.T, f *attackFixture) {
 		formatRatios(p50), formatRatios(p99), show.ChooseSize(500, 100), len(p50))
 }
 
-// measureAdmissionTimes is how long the API server takes for a pod that it admits and does not store, sorted.
+// measureAdmissionTimes returns the sorted times to admit a pod in dry runs.
 func measureAdmissionTimes(t *testing.T, who actor, try harness.Attempt) (out []time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -56,7 +56,7 @@ func measureAdmissionTimes(t *testing.T, who actor, try harness.Attempt) (out []
 	return out
 }
 
-// formatRatios is the middle of several ratios, with the least and the greatest.
+// formatRatios formats the median of ratios, with the smallest and the largest.
 func formatRatios(of []float64) string {
 	sorted := slices.Sorted(slices.Values(of))
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1])

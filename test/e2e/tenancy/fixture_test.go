@@ -15,19 +15,19 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// identity is who attacks. Each has a token of a real ServiceAccount, under the RBAC and the policies of the rendered
+// identity is an attacker. Each has the token of a real ServiceAccount, with the RBAC and the policies of the rendered
 // chart.
 type identity string
 
 const (
 	tenantEditor     identity = "edit"        // Kubernetes' edit in the project's namespace evil-x
-	tenantOwner      identity = "owner"       // every right in evil-x, and the right to write that Namespace object
+	tenantOwner      identity = "owner"       // all permissions in evil-x, and on that Namespace object
 	managementEditor identity = "medit"       // Kubernetes' edit in mgmt-b, a namespace of the management VPC
-	managementOwner  identity = "mowner"      // every right in mgmt-b
+	managementOwner  identity = "mowner"      // all permissions in mgmt-b
 	projectPlanner   identity = "planner"     // sallyport-project-admin in the organization evil
-	nodeAgent        identity = "node"        // the agent of node1, as somebody who took over that node has it
-	outsider         identity = "outsider"    // a host on an external segment; it has no token
-	workstation      identity = "workstation" // another user of the operator's workstation; it has no token
+	nodeAgent        identity = "node"        // the agent of node1, after a takeover of that node
+	outsider         identity = "outsider"    // a host on an external network, without a token
+	workstation      identity = "workstation" // another user of the operator's workstation, without a token
 )
 
 // accounts are the ServiceAccounts of the identities: namespace and name.
@@ -36,13 +36,13 @@ var accounts = map[identity][2]string{
 	managementOwner: {"mgmt-b", "owner"}, projectPlanner: {"evil", "planner"},
 }
 
-// actor is an identity with its access to the API.
+// actor is an identity with its API client.
 type actor struct {
-	harness.User // nobody for an outsider and the workstation
+	harness.User // unset for an outsider and the workstation
 	objects      *manifest.Client
 }
 
-// Apply writes objects as the actor. What was written is deleted with the test.
+// Apply applies objects as the actor. They are deleted at the end of the test.
 func (a actor) Apply(t *testing.T, f *attackFixture, text string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -57,7 +57,7 @@ func (a actor) Apply(t *testing.T, f *attackFixture, text string) error {
 	return a.objects.Apply(ctx, text)
 }
 
-// MustApply is Apply for what the actor is allowed to write.
+// MustApply applies objects that the actor is allowed to write.
 func (a actor) MustApply(t *testing.T, f *attackFixture, text string) {
 	t.Helper()
 	if err := a.Apply(t, f, text); err != nil {
@@ -65,7 +65,7 @@ func (a actor) MustApply(t *testing.T, f *attackFixture, text string) {
 	}
 }
 
-// victim is a project with a pod "shop" that a floating IP and a load balancer on the network public publish.
+// victim is a project with a pod "shop" that has a floating IP and a load balancer on the network public.
 type victim struct {
 	namespace string // of the project; its VPC has the same name, its subnet is NAMESPACE-default
 	pod       string // address of shop
@@ -120,7 +120,7 @@ const tenantsManifest = `
   subjects: [{kind: ServiceAccount, name: owner, namespace: evil-x}, {kind: ServiceAccount, name: owner, namespace: mgmt-b}]}
 `
 
-// newAttackFixture starts the lab, with the controller under the rights of the chart's ServiceAccount.
+// newAttackFixture starts the lab with a controller that has the permissions of the chart's ServiceAccount.
 func newAttackFixture(t *testing.T) *attackFixture {
 	t.Helper()
 	c := harness.StartLab(t, "tenancy", harness.LoadTopology(t, "shared.yaml"))
@@ -173,7 +173,7 @@ func (f *attackFixture) startStreams(t *testing.T) (out []*harness.Stream) {
 	return out
 }
 
-// actor is an identity with its token.
+// actor returns an identity with its token.
 func (f *attackFixture) actor(t *testing.T, who identity) actor {
 	t.Helper()
 	if a, known := f.actors[who]; known {

@@ -11,7 +11,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// heldAttacks are those that the security review tried without success. They must go on to fail.
+// heldAttacks are the attacks that already failed in the security review. They must still fail.
 var heldAttacks = []attack{
 	{
 		by: tenantEditor, what: "EIp with the gateway's address of an external network",
@@ -60,7 +60,7 @@ func eipManifest(namespace, name, spec string) string {
 		namespace, spec)
 }
 
-// expectReason waits until a condition of an object is False for a reason.
+// expectReason waits until a condition of an object is False with a reason.
 func (f *attackFixture) expectReason(t *testing.T, object manifest.Ref, condition, reason string) {
 	t.Helper()
 	reached := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, condition) == reason }

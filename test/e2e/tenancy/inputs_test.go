@@ -20,7 +20,7 @@ const (
 	bySchema    = "validation of the CRD"
 )
 
-// inputAttacks are those that what is read, and how, stops: addresses, names and endpoints that users write.
+// inputAttacks are the attacks that input validation stops: addresses, names and endpoints that users write.
 var inputAttacks = []attack{
 	{
 		"C2", tenantEditor, "EIp with the address of a host on an external segment", byReserve,
@@ -148,8 +148,8 @@ var inputAttacks = []attack{
 		harness.TryCreate("projects/evil/new", `{spec: {cidrBlock: 10.77.0.0/16, egressNetworkType: cloud}}`))},
 }
 
-// requestReservedEIP asks for the address of a host on a segment, which the operator has excluded; the control asks for
-// one that is free.
+// requestReservedEIP requests the address of a host on a network that the operator has excluded; the control requests a
+// free address.
 func requestReservedEIP(namespace, network string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		side := f.Network(t, network)
@@ -163,10 +163,10 @@ func requestReservedEIP(namespace, network string) func(*testing.T, *attackFixtu
 	}
 }
 
-// freeAddresses is an address of a network that nobody else asks for.
+// freeAddresses are addresses that no other test requests, by network.
 var freeAddresses = map[string]string{"public": "91.224.11.78", "cloud": "100.65.9.78"}
 
-// loadBalancerManifest is a Service of type LoadBalancer that sends connections to mallory.
+// loadBalancerManifest returns a Service of type LoadBalancer with mallory as backend.
 func loadBalancerManifest(namespace, name, annotations, spec string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: %s, annotations: {%s}},
   spec: {type: LoadBalancer, loadBalancerClass: kube-dc.com/sallyport, selector: {app: mallory}, ports: [{name: http, port: 80}]%s}}`, name, namespace, annotations, spec)
@@ -184,14 +184,14 @@ func requestReservedService(namespace, network string) func(*testing.T, *attackF
 	}
 }
 
-// endpointSliceManifest is a slice of a Service that somebody writes by hand.
+// endpointSliceManifest returns a manually written slice of a Service.
 func endpointSliceManifest(namespace, service, ports, endpoints string) string {
 	return fmt.Sprintf(`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: %s-by-hand, namespace: %s, labels: {kubernetes.io/service-name: %[1]s}},
   addressType: IPv4, ports: [%[3]s], endpoints: [%[4]s]}`, service, namespace, ports, endpoints)
 }
 
-// injectTargetRef writes an endpoint that says it is something else than a pod of the namespace. The control is
-// mallory, whose port OVN is told.
+// injectTargetRef writes an endpoint that refers to something other than a pod of the namespace. The control is
+// mallory, whose port is written to OVN.
 func injectTargetRef(namespace, target, victim string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		address := f.ReadStatusField(t, "Pod", namespace, "mallory", "podIP")
@@ -200,7 +200,7 @@ func injectTargetRef(namespace, target, victim string) func(*testing.T, *attackF
 		who.MustApply(t, f, endpointSliceManifest(namespace, "probed", "{name: http, port: 80, protocol: TCP}",
 			fmt.Sprintf(
 				"{addresses: [%s], targetRef: {kind: Pod, name: mallory}}, {addresses: [%s], targetRef: {kind: Pod, name: %q}}", address, unusedAddress(address), target)))
-		if namespace == "mgmt-b" { // there an endpoint has to be a pod of the namespace
+		if namespace == "mgmt-b" { // there an endpoint must be a pod of the namespace
 			f.expectReason(t, harness.ObjectRef("Service", namespace, "probed"), "Programmed", "EndpointNotInNamespace")
 			f.SyncFlows(t)
 		} else {
@@ -225,7 +225,7 @@ func injectTargetRef(namespace, target, victim string) func(*testing.T, *attackF
 	}
 }
 
-// unusedAddress is an address of the same subnet that no pod has.
+// unusedAddress returns an address of the same subnet that no pod has.
 func unusedAddress(address string) string { return address[:strings.LastIndex(address, ".")+1] + "199" }
 
 // writeHugeSlice writes 10,000 addresses with some ports in one EndpointSlice. The control is a slice with one address.
@@ -241,7 +241,7 @@ func writeHugeSlice(namespace string, ports int) func(*testing.T, *attackFixture
 	}
 }
 
-// writeManySlices writes more endpoints than are balanced, in slices that are each allowed. The control is one pod.
+// writeManySlices writes more endpoints than the limit, in slices that are each allowed. The control is one pod.
 func writeManySlices(namespace string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		const slices, ports, addresses = 6, 20, 50
@@ -258,7 +258,7 @@ func writeManySlices(namespace string) func(*testing.T, *attackFixture, actor) {
 			write(i, endpointAddresses(i*addresses, addresses))
 		}
 		f.expectReason(t, harness.ObjectRef("Service", namespace, "many"), "Programmed", "TooManyEndpoints")
-		// the controller has read the slices when this is in force
+		// when this EIp is Programmed the controller has read the slices
 		who.MustApply(t, f, eipManifest(namespace, "after", "{externalNetworkType: public}"))
 		f.WaitProgrammedOnNodes(t, "EIp", namespace, "after")
 		if after, most := f.controller.MemoryUsage(t); after > before+300 {
@@ -267,7 +267,7 @@ func writeManySlices(namespace string) func(*testing.T, *attackFixture, actor) {
 	}
 }
 
-// slicePorts are ports of an EndpointSlice or a Service.
+// slicePorts returns ports of an EndpointSlice or a Service.
 func slicePorts(n int) string {
 	var out []string
 	for i := range n {
@@ -276,7 +276,7 @@ func slicePorts(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// mirroredEndpoints are Endpoints with addresses on 20 ports.
+// mirroredEndpoints returns Endpoints with addresses on 20 ports.
 func mirroredEndpoints(addresses int) string {
 	var out []string
 	for i := range addresses {
@@ -285,7 +285,7 @@ func mirroredEndpoints(addresses int) string {
 	return fmt.Sprintf("{subsets: [{addresses: [%s], ports: [%s]}]}", strings.Join(out, ", "), slicePorts(20))
 }
 
-// endpointAddresses are endpoints with ten addresses each, none of which is a pod's.
+// endpointAddresses returns endpoints with ten addresses each, none of which belongs to a pod.
 func endpointAddresses(from, n int) string {
 	var out []string
 	for i := from; i < from+n; i += 10 {
@@ -298,7 +298,7 @@ func endpointAddresses(from, n int) string {
 	return strings.Join(out, ", ")
 }
 
-// writeJunkAnnotation writes an annotation that can't be read; the control is a good value.
+// writeJunkAnnotation writes a malformed annotation; the control is a valid value.
 func writeJunkAnnotation(key, junk, good string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		who.MustApply(t, f, loadBalancerManifest("evil-x", "junk", fmt.Sprintf("%q: %q", key, junk), ""))
@@ -308,7 +308,7 @@ func writeJunkAnnotation(key, junk, good string) func(*testing.T, *attackFixture
 	}
 }
 
-// createOverlappingProject makes a Project whose prefix is somebody else's; the control has a prefix of its own.
+// createOverlappingProject creates a Project whose prefix overlaps; the control has a prefix of its own.
 func createOverlappingProject(cidr, words string) func(*testing.T, *attackFixture, actor) {
 	project := func(name, cidr string) string {
 		return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: evil}, spec: {cidrBlock: %s, egressNetworkType: cloud}}", name, cidr)

@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// tenancyItems is what `make show-tenancy` prints.
+// tenancyItems is the list that `make show-tenancy` prints.
 var tenancyItems = show.New("tenancy",
 	"every finding of the security review as an attack with a positive control: refused or harmless",
 	"at least 100 distinct attacks from all identities: none succeeds",

@@ -27,12 +27,12 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// escapeSequences is a name that clears a screen, sets its title, turns text around and forges a line; as JSON, which
-// YAML reads as well.
-// what the API server's YAML takes; C1 has unit tests
+// escapeSequences is a name that clears the screen, sets the title, reverses text and forges a line; as JSON, which
+// YAML reads as well. It contains only characters that the API server's YAML parser accepts; unit tests cover C1
+// control characters.
 const escapeSequences = `"x\u001b[2J\u001b[H\u001b]0;pwned\u0007\u202e\r\n0 errors"`
 
-// operatorAttacks are those on what the operator runs: the command line, the page of sallyport ui, and bundles.
+// operatorAttacks are the attacks on the operator's programs: the command line, the page of sallyport ui, and bundles.
 var operatorAttacks = []attack{
 	{
 		finding: "H3", by: tenantEditor, what: "Deployment kube-ovn-controller that names other databases",
@@ -203,7 +203,7 @@ var operatorAttacks = []attack{
 			for _, file := range lines {
 				raw, err := os.ReadFile(file)
 				if err != nil {
-					continue // it has ended
+					continue // the process has ended
 				}
 				if bytes.Contains(raw, []byte(token)) {
 					t.Errorf("%s has the token: %q", file, raw)
@@ -253,8 +253,8 @@ var operatorAttacks = []attack{
 	},
 }
 
-// hostileTextAttack is an attack on the operator's terminal by a text of an object. The same with a harmless text is
-// shown as it is.
+// hostileTextAttack is an attack on the operator's terminal by text in an object. The control is harmless text, which
+// is shown unchanged.
 func hostileTextAttack(does, object, name string) attack {
 	return attack{
 		finding: "M1", by: tenantEditor, what: does, stoppedBy: "the CLI spells control characters out",
@@ -264,7 +264,7 @@ func hostileTextAttack(does, object, name string) attack {
 			for _, text := range []string{escapeSequences, "harmless"} {
 				if err := who.Apply(t, f, fmt.Sprintf(object, text)); err != nil {
 					if text == escapeSequences && strings.Contains(err.Error(), "is invalid") {
-						continue // the API server refuses it
+						continue // the API server refuses the name
 					}
 					t.Fatal(err)
 				}
@@ -280,7 +280,7 @@ func hostileTextAttack(does, object, name string) attack {
 }
 
 // runOperatorCommands runs the commands of an operator, none of which may print control characters, and returns how
-// many of them tell of an object.
+// many of them mention an object.
 func (f *attackFixture) runOperatorCommands(t *testing.T, object, name string) int32 {
 	t.Helper()
 	var shown atomic.Int32
@@ -310,13 +310,13 @@ func deploymentManifest(name, container, more string) string {
   template: {metadata: {labels: {app: x}}, spec: {containers: [{name: %s, image: x, %s}]}}}}`, name, container, more)
 }
 
-// warningEvent is an Event about Service "own" of a namespace, in the attacker's.
+// warningEvent returns an Event in the attacker's namespace about the Service "own" of a namespace.
 func warningEvent(name, about, message string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: evil-x}, type: Warning, reason: Forged, message: %q,
   involvedObject: {apiVersion: v1, kind: Service, namespace: %s, name: own}}`, name, message, about)
 }
 
-// operatorEnv is the environment of an operator's shell, in which OVN's databases are named.
+// operatorEnv returns the environment of an operator's shell, with the addresses of OVN's databases.
 func (f *attackFixture) operatorEnv() []string {
 	return []string{
 		"OVN_NB_DB=" + f.Database("nb", f.Blueprint.Raft),
@@ -324,7 +324,7 @@ func (f *attackFixture) operatorEnv() []string {
 	}
 }
 
-// newCommand is sallyport as the operator runs it.
+// newCommand returns sallyport as the operator runs it.
 func (f *attackFixture) newCommand(t *testing.T, environment []string, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport")
@@ -339,14 +339,14 @@ func (f *attackFixture) newCommand(t *testing.T, environment []string, args ...s
 	return cmd
 }
 
-// runCLI is everything that sallyport prints.
+// runCLI runs sallyport and returns its output.
 func (f *attackFixture) runCLI(t *testing.T, environment []string, args ...string) (string, error) {
 	t.Helper()
 	out, err := f.newCommand(t, environment, args...).CombinedOutput()
 	return string(out), err
 }
 
-// startUI is the address that sallyport ui prints.
+// startUI starts sallyport ui and returns the address that it prints.
 func (f *attackFixture) startUI(t *testing.T) string {
 	t.Helper()
 	cmd := f.newCommand(t, f.operatorEnv(), "ui")
@@ -359,7 +359,7 @@ func (f *attackFixture) startUI(t *testing.T) string {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // however it ended, it has
+		_ = cmd.Wait() // the exit status does not matter
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -368,7 +368,7 @@ func (f *attackFixture) startUI(t *testing.T) string {
 	return strings.Fields(line)[0]
 }
 
-// getHTTPStatus is the HTTP status of an answer, whose body is not read.
+// getHTTPStatus returns the HTTP status of a response without reading the body.
 func getHTTPStatus(t *testing.T, client *http.Client, address string, edit func(*http.Request)) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
@@ -386,7 +386,7 @@ func getHTTPStatus(t *testing.T, client *http.Client, address string, edit func(
 	return answer.StatusCode
 }
 
-// buildArchiveBomb is a bundle with a survey of hundreds of millions of empty pods.
+// buildArchiveBomb returns a bundle with a survey of hundreds of millions of empty pods.
 func buildArchiveBomb(t *testing.T) []byte {
 	t.Helper()
 	const begin = `{"Taken": "2030-01-01T00:00:00Z", "Cluster": {"Pods": [{}`
@@ -411,8 +411,7 @@ func buildArchiveBomb(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// expectNoControlChars fails the test when a terminal would obey something in a text, or the text has the line that
-// escapes forges.
+// expectNoControlChars fails the test if a text contains characters that a terminal interprets, or the forged line.
 func expectNoControlChars(t *testing.T, what, text string) {
 	t.Helper()
 	for _, r := range text {
@@ -444,7 +443,7 @@ func expectNoText(t *testing.T, text, unwanted string) {
 	}
 }
 
-// findLine is the first line that begins with a word.
+// findLine returns the first line that begins with a word.
 func findLine(text, word string) string {
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.HasPrefix(line, word+" ") {

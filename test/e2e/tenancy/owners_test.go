@@ -27,7 +27,7 @@ const (
 	byReserved  = "condition `NameReserved`"
 )
 
-// ownerAttacks are those that take addresses, pods and objects of others.
+// ownerAttacks are the attacks that take over addresses, pods and objects of others.
 var ownerAttacks = []attack{
 	{"H1", managementEditor, "Service on another namespace's EIp without its consent", byConsent, bindWithoutConsent},
 	{"H1", managementEditor, "Service that asks whether another namespace has an EIp", byConsent, probeEIPExistence},
@@ -126,7 +126,7 @@ func namespaceList(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// createVictimEIP is EIp gw of mgmt-a, shared with nobody or with somebody, and a Service dns on its port 443. It
+// createVictimEIP creates the EIp gw in mgmt-a, with the given sharedWith, and a Service dns on its port 443. It
 // returns the address.
 func createVictimEIP(t *testing.T, f *attackFixture, sharedWith string) string {
 	t.Helper()
@@ -141,7 +141,7 @@ func createVictimEIP(t *testing.T, f *attackFixture, sharedWith string) string {
 
 const bindToVictimEIP = "service.nlb.kube-dc.com/bind-on-eip: mgmt-a/gw"
 
-// setSharedWith lets namespaces bind to the victim's EIp.
+// setSharedWith allows namespaces to bind to the victim's EIp.
 func setSharedWith(t *testing.T, f *attackFixture, namespaces string) {
 	t.Helper()
 	f.ApplyWithoutCleanup(t, eipManifest("mgmt-a", "gw",
@@ -232,7 +232,7 @@ func blockEIPDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", "guest"), "ResolvedRefs", "RefNotPermitted")
 }
 
-// claimOvnEIP makes an EIp stand for an OvnEip of others. The control stands for one of its own.
+// claimOvnEIP creates an EIp with childRef to an OvnEip of others. The control refers to one of its own.
 func claimOvnEIP(ovnEip string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		createVictimEIP(t, f, "mgmt-b")
@@ -249,8 +249,8 @@ func claimOvnEIP(ovnEip string) func(*testing.T, *attackFixture, actor) {
 	}
 }
 
-// publishForeignPod puts the victim's pod behind a Service of the attacker, beside the attacker's own, which is the
-// control.
+// publishForeignPod adds the victim's pod to a Service of the attacker, together with the attacker's own pod, which is
+// the control.
 func publishForeignPod(labels string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		victim, own := f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP"),
@@ -270,20 +270,20 @@ func publishForeignPod(labels string) func(*testing.T, *attackFixture, actor) {
 			return address != ""
 		})
 		f.SyncFlows(t)
-		for range 12 { // a hash chooses among backends
+		for range 12 { // a hash selects the backend
 			f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
 		}
 	}
 }
 
-// The uplink, an address of the attacker's and one of the victim's there.
+// The uplink, and an address of the attacker and one of the victim on it.
 const (
 	uplinkManifest = `{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: partners},
   spec: {type: partners, nodes: {interface: uplink-x, gateways: [198.18.10.254], addresses: [198.18.10.0/24]}}}`
 	attackerAddress, victimAddress = "198.18.10.2", "198.18.10.1"
 )
 
-// hasEgress says whether a NodePath leads a pod out with an address, for somebody.
+// hasEgress reports whether a NodePath contains an egress entry of an object for a pod with an address.
 func hasEgress(o *unstructured.Unstructured, by, address, pod string) bool {
 	networks, _, _ := unstructured.NestedSlice(o.Object, "spec", "networks")
 	for _, n := range networks {
@@ -298,8 +298,9 @@ func hasEgress(o *unstructured.Unstructured, by, address, pod string) bool {
 	return false
 }
 
-// egressWithForeignAddress lets pods of the management VPC leave by nodes with the victim's address, or leads the
-// victim's pod out. Somebody else, such as MetalLB, gives the addresses. The control leaves with its own.
+// egressWithForeignAddress lets pods of the management VPC leave through nodes with the victim's address, or redirects
+// the victim's pod. Another controller, such as MetalLB, assigns the addresses. The control leaves with its own
+// address.
 func egressWithForeignAddress(spec func(address string) string, pod string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, who actor) {
 		f.Apply(t, uplinkManifest)
@@ -334,7 +335,7 @@ func egressWithForeignAddress(spec func(address string) string, pod string) func
 	}
 }
 
-// setServiceAddress writes an address into the status of a Service, as who gives addresses does.
+// setServiceAddress writes an address into the status of a Service, as a load balancer controller does.
 func (f *attackFixture) setServiceAddress(t *testing.T, namespace, name, address string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address)
@@ -345,8 +346,8 @@ func (f *attackFixture) setServiceAddress(t *testing.T, namespace, name, address
 	}
 }
 
-// blockProjectDeletion labels an object of the attacker's as one of another project, with a finalizer. The project goes
-// all the same.
+// blockProjectDeletion labels an object of the attacker as one of another project and adds a finalizer. The project is
+// deleted all the same.
 func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "acme", "tmp", "10.39.0.0/24", "cloud")
 	cuckoo := `{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: cuckoo, namespace: evil-x, finalizers: [%s],
@@ -354,7 +355,7 @@ func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 	err := who.Apply(t, f, fmt.Sprintf(cuckoo, "example.com/stay",
 		"app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: acme-tmp"))
 	t.Logf("written: %v", err)
-	t.Cleanup(func() { // before it is deleted, or it would stay
+	t.Cleanup(func() { // before the deletion, which it would block
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := f.Objects.Apply(ctx, fmt.Sprintf(cuckoo, "", "a: b")); err != nil {
@@ -365,7 +366,7 @@ func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 	who.MustApply(t, f, strings.Replace(fmt.Sprintf(cuckoo, "", "a: b"), "name: cuckoo", "name: plain", 1))
 }
 
-// collideOvnEIPName makes an EIp whose OvnEip has the usual name of another project's.
+// collideOvnEIPName creates an EIp whose OvnEip has the usual name of another project's.
 func collideOvnEIPName(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "evil", "x-y", "10.38.0.0/24", "cloud")
 	who.MustApply(t, f, eipManifest("evil-x", "y-db", "{externalNetworkType: public}"))
@@ -381,7 +382,8 @@ func collideOvnEIPName(t *testing.T, f *attackFixture, who actor) {
 	f.WaitProgrammedOnNodes(t, "EIp", "evil-x-y", "other")
 }
 
-// blockNamespaceDeletion deletes a project in whose namespace something has a finalizer. Its condition names that.
+// blockNamespaceDeletion deletes a project whose namespace contains an object with a finalizer. The project's condition
+// names the object.
 func blockNamespaceDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.CreateProject(t, "evil", "kept", "10.37.0.0/24", "cloud")
 	stays := `{apiVersion: v1, kind: ServiceAccount, metadata: {name: stays, namespace: evil-kept, finalizers: [%s]}}`
@@ -400,8 +402,7 @@ func blockNamespaceDeletion(t *testing.T, f *attackFixture, who actor) {
 	f.DeleteAndWait(t, "Project", "evil", "kept")
 }
 
-// createReservedProject makes a Project whose VPC would have a reserved name. Organizations of these names are made for
-// it.
+// createReservedProject creates a Project whose VPC would have a reserved name, and its organization.
 func createReservedProject(organization, name string) func(*testing.T, *attackFixture, actor) {
 	return func(t *testing.T, f *attackFixture, _ actor) {
 		f.CreateOrganization(t, organization)
@@ -409,7 +410,7 @@ func createReservedProject(organization, name string) func(*testing.T, *attackFi
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, name, organization))
 		f.expectReason(t, harness.ObjectRef("Project", organization, name), "Accepted", "NameReserved")
 		if organization != "ext" && !show.IsFullSize() {
-			return // one control is enough: a Project takes ten seconds to go
+			return // one control is enough: deleting a Project takes ten seconds
 		}
 		f.Apply(t, fmt.Sprintf(`{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: plain, namespace: %s},
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, organization))

@@ -21,7 +21,7 @@ const (
 	byLists  = "rules of the Project's allow-lists"
 )
 
-// poolAttacks are those on pools of addresses, on quotas, and on networks that are not for everybody.
+// poolAttacks are the attacks on address pools, quotas and restricted networks.
 var poolAttacks = []attack{
 	{
 		"H5", tenantEditor, "twelve EIps at once in two projects of an organization that may have two more", byQuota,
@@ -94,7 +94,7 @@ var poolAttacks = []attack{
 	},
 }
 
-// setQuota sets a quota of the organization evil as an operator, and takes it off with the test.
+// setQuota sets a quota of the organization evil as an operator, and removes it at the end of the test.
 func (f *attackFixture) setQuota(t *testing.T, key string, most int) {
 	t.Helper()
 	patch := func(text string) error {
@@ -112,11 +112,11 @@ func (f *attackFixture) setQuota(t *testing.T, key string, most int) {
 	})
 }
 
-// countAcceptedEIPs is how many EIps Projects of the organization evil have.
+// countAcceptedEIPs returns the number of EIps of Projects of the organization evil.
 func (f *attackFixture) countAcceptedEIPs(t *testing.T, projects ...string) (n int) {
 	t.Helper()
 	for _, name := range projects {
-		used, _ := strconv.Atoi(f.ReadField(t, "Project", "evil", name, "status", "eipsUsed")) // left out: none
+		used, _ := strconv.Atoi(f.ReadField(t, "Project", "evil", name, "status", "eipsUsed")) // absent: none
 		n += used
 	}
 	return n
@@ -131,7 +131,7 @@ func createEIPsConcurrently(t *testing.T, f *attackFixture, who actor) {
 		text += eipManifest("evil-x", fmt.Sprintf("many-%d", i), "{externalNetworkType: cloud}") + "\n---\n" +
 			eipManifest("evil-two", fmt.Sprintf("many-%d", i), "{externalNetworkType: cloud}") + "\n---\n"
 	}
-	f.Apply(t, text) // the account of evil-x has no rights in evil-two; what it can do the operator can, too
+	f.Apply(t, text) // by the operator: the account of evil-x has no permissions in evil-two
 	refused := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Accepted") == "QuotaExceeded" }
 	decided := func(o *unstructured.Unstructured) bool { return manifest.True("Accepted")(o) || refused(o) }
 	for i := range 6 {
@@ -171,14 +171,14 @@ func exceedQuotaIndirectly(t *testing.T, f *attackFixture, who actor) {
 	}
 }
 
-// projectManifest is a Project of the organization evil.
+// projectManifest returns a Project of the organization evil.
 func projectManifest(name, cidr, metadata, spec string) string {
 	return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: Project, metadata: {name: %s, namespace: evil%s}, spec: {cidrBlock: %s, %s}}",
 		name, metadata, cidr, spec)
 }
 
 func exceedProjectQuota(t *testing.T, f *attackFixture, who actor) {
-	f.setQuota(t, "kube-dc.com/project-quota", 2) // x is there
+	f.setQuota(t, "kube-dc.com/project-quota", 2) // x exists
 	who.MustApply(t, f, projectManifest("fits", "10.68.0.0/24", "", "egressNetworkType: cloud"))
 	f.WaitProgrammed(t, "Project", "evil", "fits")
 	who.MustApply(t, f, projectManifest("spare", "10.69.0.0/24", "", "egressNetworkType: cloud"))
@@ -201,7 +201,7 @@ func recreateProject(t *testing.T, f *attackFixture, who actor) {
 	f.expectReason(t, harness.ObjectRef("EIp", "evil-anew", "second"), "Accepted", "QuotaExceeded")
 }
 
-// restrictThirdNetwork makes the network third one for the organization acme only, until the end of the test.
+// restrictThirdNetwork restricts the network third to the organization acme until the end of the test.
 func (f *attackFixture) restrictThirdNetwork(t *testing.T) {
 	t.Helper()
 	f.Apply(t, `{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: guarded},
@@ -265,8 +265,8 @@ func requestRestrictedManagementEIP(t *testing.T, f *attackFixture, who actor) {
 	f.WaitProgrammed(t, "EIp", "mgmt-b", "guest")
 }
 
-// createListedProject makes a Project of the organization evil with allow-lists, and a pod in it that has a floating IP
-// on the network public.
+// createListedProject creates a Project of the organization evil with allow-lists, and a pod with a floating IP on the
+// network public.
 func (f *attackFixture) createListedProject(t *testing.T, lists string) (namespace, address string) {
 	t.Helper()
 	namespace = "evil-listed"
@@ -289,7 +289,7 @@ func bypassIngressAllowList(t *testing.T, f *attackFixture, _ actor) {
 	f.ExpectSilence(t, f.public.Neighbour, "http://"+address)
 	f.ExpectSilence(t, "internet", "http://"+address)
 	f.ExpectSilence(t, third.Client, "http://"+address)
-	// What its pods begin is answered, and what they say to each other is not looked at.
+	// Connections that its pods initiate are answered, and traffic between them is not filtered.
 	f.ExpectAnswer(t, "shop."+namespace, "http://"+harness.InternetAddress, "internet", "")
 	f.ExpectAnswer(t, "other."+namespace, "http://"+harness.InternetAddress, "internet", "")
 	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop",
@@ -303,7 +303,7 @@ func bypassEgressAllowList(t *testing.T, f *attackFixture, _ actor) {
 	f.ExpectSilence(t, "other."+namespace, "http://"+harness.InternetAddress)
 	f.ExpectSilence(t, "other."+namespace, "udp://"+harness.InternetAddress+":80")
 	f.ExpectAnswer(t, "shop."+namespace, "http://"+f.public.ClientAddress, f.public.Client, "")
-	// Replies to whom it does not have leave, by the network that they came by.
+	// Replies to clients that are not on the egress list leave through the network of the request.
 	f.ExpectAnswers(t, "internet", address, "shop", "")
 	f.ExpectAnswers(t, f.public.Client, address, "shop", f.public.ClientAddress)
 	f.ExpectAnswer(t, "other."+namespace, "http://"+f.ReadField(t, "Pod", namespace, "shop", "status", "podIP"), "shop",

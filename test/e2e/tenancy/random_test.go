@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	maxLiveObjects = 200 // how many objects of the random attacker exist at a time
+	maxLiveObjects = 200 // objects of the random attacker at a time
 	randomKinds    = "Service EndpointSlice EIp FIp EgressRoute EgressService Pod"
-	// a stream has a line every 100 ms; who loses a packet is silent for longer than its retransmission
+	// a stream has a line every 100 ms; a lost packet adds the time of a retransmission
 	maxStreamGap = time.Second
 )
 
-// runRandomAttacker lets somebody with every right in evil-x write random objects, and looks at the victims before and
+// runRandomAttacker writes random objects as a user with all permissions in evil-x, and compares the victims before and
 // after.
 func runRandomAttacker(t *testing.T, f *attackFixture) {
 	t.Helper()
@@ -74,7 +74,7 @@ func runRandomAttacker(t *testing.T, f *attackFixture) {
 		most)
 }
 
-// randomSeed is SALLYPORT_SEED, or another one each time at full size.
+// randomSeed returns SALLYPORT_SEED, or a new seed each time at full size.
 func randomSeed(t *testing.T) uint64 {
 	t.Helper()
 	if text := os.Getenv("SALLYPORT_SEED"); text != "" {
@@ -88,7 +88,7 @@ func randomSeed(t *testing.T) uint64 {
 }
 
 // writeRandomObjects writes objects as the actor, deletes the oldest when there are many, and all at the end. It
-// returns how many the API server has accepted.
+// returns the number that the API server accepted.
 func (f *attackFixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand, total int) (accepted int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Minute)
@@ -126,7 +126,7 @@ func (f *attackFixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand
 	return accepted
 }
 
-// expectOwnSubnet fails the test when a pod of the attacker has an address outside of its project.
+// expectOwnSubnet fails the test if a pod of the attacker has an address outside its project.
 func (f *attackFixture) expectOwnSubnet(t *testing.T) {
 	t.Helper()
 	pods, err := f.Client.CoreV1().Pods("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
@@ -142,7 +142,7 @@ func (f *attackFixture) expectOwnSubnet(t *testing.T) {
 	}
 }
 
-// randomObject is an object in the attacker's namespace with fields and annotations that name what is the victims'.
+// randomObject returns an object in the attacker's namespace with fields and annotations that refer to the victims.
 func (f *attackFixture) randomObject(r *rand.Rand, n int) *unstructured.Unstructured {
 	kind := pickRandom(r, strings.Fields(randomKinds))
 	ref := harness.ObjectRef(kind, "evil-x", fmt.Sprintf("r%d", n))
@@ -187,7 +187,7 @@ var (
 	}
 )
 
-// randomText is something that a victim has, something that breaks out of a syntax, or something harmless.
+// randomText returns something of a victim, something that breaks out of a syntax, or something harmless.
 func (f *attackFixture) randomText(r *rand.Rand) string {
 	v := pickRandom(r, f.victims)
 	return pickRandom(r, []string{
@@ -207,7 +207,7 @@ func (f *attackFixture) randomPairs(r *rand.Rand, keys []string) map[string]stri
 	return out
 }
 
-// randomSpec is the spec of an object of a kind.
+// randomSpec returns the spec of an object of a kind.
 func (f *attackFixture) randomSpec(r *rand.Rand, kind string) map[string]any {
 	v := pickRandom(r, f.victims)
 	switch kind {
@@ -257,7 +257,7 @@ func (f *attackFixture) randomSpec(r *rand.Rand, kind string) map[string]any {
 	}
 }
 
-// randomEndpointSlice is the content of a hand-written EndpointSlice.
+// randomEndpointSlice returns the content of a manually written EndpointSlice.
 func (f *attackFixture) randomEndpointSlice(r *rand.Rand) map[string]any {
 	v := pickRandom(r, f.victims)
 	endpoint := map[string]any{"addresses": []any{pickRandom(r,
@@ -278,7 +278,7 @@ func (f *attackFixture) randomEndpointSlice(r *rand.Rand) map[string]any {
 
 func pickRandom[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// expectNoVictimAddresses fails the test when a row of the attacker's VPC has an address of a victim.
+// expectNoVictimAddresses fails the test if a row of the attacker's VPC contains an address of a victim.
 func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{
@@ -302,8 +302,7 @@ func (f *attackFixture) expectNoVictimAddresses(t *testing.T) {
 	}
 }
 
-// readVictimRows is every row of the northbound database that does not mention the attacker's namespaces, by table and
-// UUID.
+// readVictimRows returns every northbound row that does not mention the attacker's namespaces, by table and UUID.
 func (f *attackFixture) readVictimRows(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
@@ -321,7 +320,7 @@ func (f *attackFixture) readVictimRows(t *testing.T) map[string]map[string]any {
 	return out
 }
 
-// changedRows compares rows: what is gone, and what is different.
+// changedRows lists the rows that were deleted or changed.
 func changedRows(before, after map[string]map[string]any) (out []string) {
 	for key, was := range before {
 		is, found := after[key]

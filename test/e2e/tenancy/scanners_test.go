@@ -10,8 +10,8 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has stages of its own for the first two, and runs the
-// fuzzers' seeds as unit tests.
+// TestTenancyScanners runs govulncheck, gosec and all fuzzers. CI has separate stages for the first two, and runs the
+// seeds of the fuzzers as unit tests.
 func TestTenancyScanners(t *testing.T) {
 	if !show.IsFullSize() {
 		t.Skip("make vuln, lint and test do it")
@@ -28,7 +28,7 @@ func TestTenancyScanners(t *testing.T) {
 		database, fuzzers, executions)
 }
 
-// runMake runs a target of the Makefile and returns what it prints.
+// runMake runs a target of the Makefile and returns its output.
 func runMake(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make",
@@ -40,7 +40,7 @@ func runMake(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// parseFuzzOutput reads the lines of make fuzz: how many fuzzers ran, and how often they were executed.
+// parseFuzzOutput returns the number of fuzzers and executions in the output of make fuzz.
 func parseFuzzOutput(t *testing.T, text string) (fuzzers, executions int) {
 	t.Helper()
 	for _, m := range regexp.MustCompile(`(?m)^Fuzz\w+ +\S+ +PASS +(\d+) executions$`).FindAllStringSubmatch(text, -1) {

@@ -15,18 +15,19 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// sharedAddress is the address on the network public that all projects reach.
+// sharedAddress is the address on the network public that all projects may reach.
 const sharedAddress = "91.224.11.90"
 
-// segmentFixture is who asks whom on the network public, while isolation is switched on and off.
+// segmentFixture is the clients and targets on the network public while isolation is switched on and off.
 type segmentFixture struct {
 	*attackFixture
 	addresses        []string            // of two victims
-	ownTargets       map[string][]string // who asks, and which of the addresses are its own and answer it
+	ownTargets       map[string][]string // by client: its own addresses, which answer it
 	answered, silent atomic.Int32
 }
 
-// checkSegmentIsolation switches isolation of tenants on the network public on and off, and asks from everywhere.
+// checkSegmentIsolation switches isolation of tenants on the network public on and off, and sends requests from
+// everywhere.
 func checkSegmentIsolation(t *testing.T, f *attackFixture) {
 	t.Helper()
 	item := tenancyItems.Item(t, 4)
@@ -38,9 +39,9 @@ func checkSegmentIsolation(t *testing.T, f *attackFixture) {
 	s := &segmentFixture{
 		attackFixture: f, addresses: []string{web.fip, web.lb, pay.fip, pay.lb},
 		ownTargets: map[string][]string{
-			"mallory.evil-x": nil, // it leaves by the network public, with the project's address there
-			"fixed.evil-x":   nil, // with an EgressIP on public, by another node
-			"usual.evil-x":   nil, // by the network cloud, and the routers of both
+			"mallory.evil-x": nil, // leaves through the network public, with the project's address there
+			"fixed.evil-x":   nil, // leaves with an EgressIP on public, through another node
+			"usual.evil-x":   nil, // leaves through the network cloud and the routers of both networks
 			"mate.acme-web":  {web.lb},
 			"mate.acme-pay":  {pay.lb},
 		},
@@ -58,7 +59,7 @@ func checkSegmentIsolation(t *testing.T, f *attackFixture) {
 		len(poolAttacks), s.silent.Load(), s.answered.Load(), silence.Round(time.Millisecond))
 }
 
-// expectReachability lets everybody ask everywhere at once.
+// expectReachability sends requests from every client to every target in parallel.
 func (s *segmentFixture) expectReachability(t *testing.T, isolated bool) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -79,15 +80,15 @@ func (s *segmentFixture) expectReachability(t *testing.T, isolated bool) {
 		}
 		answers(asker, "http://"+harness.InternetAddress, "internet", "")
 	}
-	for _, a := range s.addresses { // outsiders are no tenants
+	for _, a := range s.addresses { // outsiders are not tenants
 		answers(s.public.Client, "http://"+a, "shop", s.public.ClientAddress)
 		answers(s.public.Neighbour, "http://"+a, "shop", s.public.NeighbourAddress)
 		answers("internet", "http://"+a, "shop", harness.InternetAddress)
 	}
 }
 
-// targetsFor are what somebody asks: load balancers have only the port of their Service, and pods do not reach floating
-// IPs of their own project that are on a secondary network.
+// targetsFor returns the targets of a client: load balancers have only the port of their Service, and pods cannot reach
+// floating IPs of their own project on a secondary network.
 func (s *segmentFixture) targetsFor(asker string) (out []string) {
 	_, namespace, _ := strings.Cut(asker, ".")
 	for _, v := range s.victims[:2] {
@@ -99,7 +100,7 @@ func (s *segmentFixture) targetsFor(asker string) (out []string) {
 	return out
 }
 
-// checkSharedAddress lets a Service have an address that answers all. Only the namespace that it is granted to gets it.
+// checkSharedAddress gives a Service an address that all may reach. Only the namespace that it is granted to gets it.
 func (s *segmentFixture) checkSharedAddress(t *testing.T) {
 	t.Helper()
 	s.setPublicIsolation(t, "Tenants", fmt.Sprintf(", sharedAddresses: [{address: %s, namespace: acme-web}]",
@@ -139,8 +140,8 @@ func (f *attackFixture) excludeAddress(t *testing.T, address string) {
 	}
 }
 
-// startAskingPods starts the pods that ask. Those of the attacker leave in three ways: mallory with the project's
-// address on the network public, fixed with an EgressIP there, and usual by the default network.
+// startAskingPods starts the client pods. Those of the attacker use three paths: mallory leaves with the project's
+// address on the network public, fixed with an EgressIP there, and usual through the default network.
 func (f *attackFixture) startAskingPods(t *testing.T) {
 	t.Helper()
 	for _, p := range []harness.Pod{
@@ -161,7 +162,7 @@ func (f *attackFixture) startAskingPods(t *testing.T) {
 	f.WaitProgrammedOnNodes(t, "EgressIP", "", "segment")
 }
 
-// setPublicIsolation sets the isolation of the network public, and waits until all nodes have it.
+// setPublicIsolation sets the isolation of the network public, and waits until all nodes have the flows.
 func (f *attackFixture) setPublicIsolation(t *testing.T, isolation, more string) {
 	t.Helper()
 	f.Apply(t, fmt.Sprintf("{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: segment}, spec: {type: public, subnets: [ext-public], isolation: %s%s}}",

@@ -19,7 +19,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// Annotations of Kube-OVN and Multus by which a pod chooses its networks.
+// Annotations of Kube-OVN and Multus that select the networks of a pod.
 const (
 	podSwitchKey        = "ovn.kubernetes.io/logical_switch"
 	podNetworksKey      = "k8s.v1.cni.cncf.io/networks"
@@ -28,8 +28,7 @@ const (
 
 const victimSwitch = "acme-web-default"
 
-// noAdmissionFixture is a lab in which no admission policy stands: a victim, an attacker with a project, and one
-// without.
+// noAdmissionFixture is a lab without admission policies: a victim, an attacker with a project, and one without.
 type noAdmissionFixture struct {
 	*harness.Cluster
 	controller              *harness.Controller
@@ -70,7 +69,7 @@ func newNoAdmissionFixture(t *testing.T) *noAdmissionFixture {
 	return w
 }
 
-// restartController starts the controller anew with other settings.
+// restartController restarts the controller with other settings.
 func (w *noAdmissionFixture) restartController(t *testing.T, settings ...string) {
 	t.Helper()
 	w.controller.Stop(syscall.SIGTERM)
@@ -84,7 +83,8 @@ func (w *noAdmissionFixture) runPod(t *testing.T, namespace, name string, annota
 	return w.RunPod(t, harness.Pod{Namespace: namespace, Name: name, Node: "node1", Annotations: annotations})
 }
 
-// expectIsolated waits until a Project says of its isolation what it should; empty: nothing.
+// expectIsolated waits until the condition Isolated of a Project has a reason and message, or is absent if the reason
+// is empty.
 func (w *noAdmissionFixture) expectIsolated(t *testing.T, organization, project, reason, says string) {
 	t.Helper()
 	w.WaitForObject(t, "Project", organization, project, func(o *unstructured.Unstructured) bool {
@@ -93,7 +93,7 @@ func (w *noAdmissionFixture) expectIsolated(t *testing.T, organization, project,
 	})
 }
 
-// expectMisplaced waits until the metric says so.
+// expectMisplaced waits until the metric of misplaced pods has a value.
 func (w *noAdmissionFixture) expectMisplaced(t *testing.T, isolation string, want float64) {
 	t.Helper()
 	w.PollUntil(t, fmt.Sprintf("%v misplaced pods with %s", want, isolation), func() bool {
@@ -102,7 +102,7 @@ func (w *noAdmissionFixture) expectMisplaced(t *testing.T, isolation string, wan
 	})
 }
 
-// isolationPortGroups are the port groups that drop packets of misplaced pods.
+// isolationPortGroups returns the port groups that drop packets of misplaced pods.
 func (w *noAdmissionFixture) isolationPortGroups(t *testing.T) (out []string) {
 	t.Helper()
 	for _, row := range w.ReadNBTable(t, "port_group", "name") {
@@ -114,7 +114,7 @@ func (w *noAdmissionFixture) isolationPortGroups(t *testing.T) (out []string) {
 	return out
 }
 
-// countSwitchFlows is how many logical flows the victim's switch has.
+// countSwitchFlows returns the number of logical flows of the victim's switch.
 func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 	t.Helper()
 	w.SyncFlows(t)
@@ -123,7 +123,7 @@ func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 	return strings.Count(list, "\n")
 }
 
-// runDoctor is what the operator is told.
+// runDoctor returns the output of sallyport doctor.
 func (w *noAdmissionFixture) runDoctor(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -132,7 +132,7 @@ func (w *noAdmissionFixture) runDoctor(t *testing.T) string {
 	cmd := exec.CommandContext(ctx, "../../../bin/sallyport", "doctor", "--kubeconfig", w.Kubeconfig(),
 		"--nb-address", strings.Join(north.Endpoints, ","), "--sb-address", strings.Join(south.Endpoints, ","),
 		"--nb-cert", north.CertFile, "--nb-key", north.KeyFile, "--nb-ca", north.CAFile)
-	out, _ := cmd.CombinedOutput() // its exit code says that something is wrong
+	out, _ := cmd.CombinedOutput() // the exit code is not 0 because there are findings
 	return string(out)
 }
 
@@ -147,8 +147,8 @@ func (w *noAdmissionFixture) expectEvent(t *testing.T, organization, project, re
 	})
 }
 
-// TestTenancyWall lets pods into networks where they do not belong, as whoever gets past admission could. With Report
-// they get there; with Enforce nothing gets through, in either direction, and the victim's connections go on.
+// TestTenancyWall puts pods on networks where they do not belong, as a user who bypasses admission could. With Report
+// they have access; with Enforce no packet passes in either direction, and the victim's connections continue.
 func TestTenancyWall(t *testing.T) {
 	item := tenancyItems.Item(t, 5)
 	w := newNoAdmissionFixture(t)
@@ -189,7 +189,7 @@ func TestTenancyWall(t *testing.T) {
 		item.AddFigure("second wall: a project without misplaced pods has no rows and no flows for it; with any number of them %d port group with two ACLs, and %d logical flows",
 			len(w.isolationPortGroups(t)), w.countSwitchFlows(t)-before)
 	})
-	t.Run("Trusted", func(t *testing.T) { // the rules, and nothing else, were in the way
+	t.Run("Trusted", func(t *testing.T) { // control: only the rules blocked the pods
 		w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system,evil-x")
 		w.expectIsolated(t, "acme", "web", "", "")
 		w.PollUntil(t, "no rows", func() bool { return len(w.isolationPortGroups(t)) == 0 })
@@ -214,16 +214,16 @@ func TestTenancyWall(t *testing.T) {
 	}
 }
 
-// misplacedPod is a pod that is where it does not belong.
+// misplacedPod is a pod on a network where it does not belong.
 type misplacedPod struct {
 	what, namespace, pod string
 	annotations          map[string]string
-	target, targetName   string // that it must not reach: address and name
-	project              string // that reports it, as ORGANIZATION/NAME
+	target, targetName   string // address and name that it must not reach
+	project              string // the Project that reports it, as ORGANIZATION/NAME
 	reason               string
 }
 
-// checkMisplacedPods tries each way in with Enforce. The control is the same pod with Report.
+// checkMisplacedPods tries each kind of misplaced pod with Enforce. The control is the same pod with Report.
 func (w *noAdmissionFixture) checkMisplacedPods(t *testing.T) {
 	for _, way := range []misplacedPod{
 		{
@@ -266,7 +266,7 @@ func (w *noAdmissionFixture) checkMisplacedPod(t *testing.T, way misplacedPod) {
 	w.expectIsolated(t, organization, project, way.reason, "packets of such pods are dropped")
 	w.SyncFlows(t)
 	w.ExpectSilence(t, from, target)
-	if way.annotations[podNetworksKey] != "" { // where it belongs it is as free as any
+	if way.annotations[podNetworksKey] != "" { // on its own network it is not restricted
 		w.ExpectAnswer(t, "mallory.evil-x", "http://"+own, way.pod, "")
 	}
 	w.restartController(t, "--isolation=Report", "--trusted-namespaces=kube-system")
@@ -279,8 +279,8 @@ func (w *noAdmissionFixture) checkMisplacedPod(t *testing.T, way misplacedPod) {
 	w.expectIsolated(t, organization, project, "", "")
 }
 
-// measureWindow asks as soon as a foreign pod runs: the rules are written when its port is, so they should be there
-// first.
+// measureWindow sends requests as soon as a misplaced pod runs: the rules are written together with its port, so they
+// should be effective before the pod.
 func (w *noAdmissionFixture) measureWindow(t *testing.T) {
 	pods, through := show.ChooseSize(20, 5), 0
 	for i := range pods {

@@ -12,7 +12,7 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// TestViewFaultsPage: the page of faults has every fault, and each is named by a code that people can look up.
+// TestViewFaultsPage checks that the page of faults has every fault, and that each has a documented code.
 func TestViewFaultsPage(t *testing.T) {
 	known := map[string]bool{}
 	for _, c := range diagnosis.Codes {
@@ -37,7 +37,7 @@ func TestViewFaultsPage(t *testing.T) {
 	page.Check(t, harness.ReferenceDir+"faults.md", faultsPage(t))
 }
 
-// faultsPage is the catalogue as a page.
+// faultsPage returns the catalogue as a page.
 func faultsPage(t *testing.T) string {
 	t.Helper()
 	names := placeholders(harness.LoadTopology(t, faultTopology))

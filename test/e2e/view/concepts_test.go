@@ -7,15 +7,14 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// sourceAddressCase is a line of the overview's table of addresses: what decides, and with which address the pod is
-// seen then.
+// sourceAddressCase is a row of the overview's table of source addresses: the rule, and the resulting address.
 type sourceAddressCase struct {
 	manifest, kind, name string
 	address              func() string
 }
 
-// followOverview: the example of the page is as it is drawn, and which address a packet has is as its table says. Each
-// line is added to those before it: the first that applies decides, so the table is gone through from its end.
+// followOverview checks the example of the page and its table of source addresses. The first rule that applies wins, so
+// the rules are added from the end of the table to its beginning.
 func (r *docReader) followOverview(t *testing.T, page []harness.CodeBlock) {
 	const tenant = "initech-site"
 	r.runBlocks(t, page[:1])

@@ -24,20 +24,19 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// docReader is somebody who does what pages say, one after the other, in one lab.
+// docReader follows pages one after the other in one lab.
 type docReader struct {
 	*harness.Cluster
 	env            []string
-	dir            string // where commands are typed
-	stopController func() // ends the controller
+	dir            string // working directory of commands
+	stopController func()
 	pages          int
 	blockCount
 }
 
-// blockCount is how much was done.
+// blockCount is the number of applied manifests and commands.
 type blockCount struct{ applied, commands int }
 
-// countBlocks counts what is typed in.
 func countBlocks(list []harness.CodeBlock) (out blockCount) {
 	for _, b := range list {
 		if b.Kind == "yaml" {
@@ -49,7 +48,7 @@ func countBlocks(list []harness.CodeBlock) (out blockCount) {
 	return out
 }
 
-// TestView5Docs: what the documentation says works, from top to bottom, as it is written.
+// TestView5Docs checks that the documentation works as written, from top to bottom.
 func TestView5Docs(t *testing.T) {
 	item := viewItems.Item(t, 5)
 	c := harness.StartLab(t, "howto", harness.LoadTopology(t, "howto.yaml"))
@@ -77,14 +76,14 @@ func TestView5Docs(t *testing.T) {
 	}
 }
 
-// howto is a page that somebody follows.
+// howto is a page to follow.
 type howto struct {
 	page   string
 	follow func(*testing.T, []harness.CodeBlock)
 }
 
-// listHowtos are all pages, in the order in which they are read: what one of them makes, a later one uses. A page that
-// is not here is an error.
+// listHowtos returns all pages in the order in which they are read, because later pages use objects of earlier ones. A
+// page that is missing here is an error.
 func (r *docReader) listHowtos(t *testing.T) []howto {
 	t.Helper()
 	list := []howto{
@@ -111,7 +110,8 @@ func (r *docReader) listHowtos(t *testing.T) []howto {
 	return list
 }
 
-// readerEnv is what a reader has: a home, our command, helm, and the lab. What was built before is not built again.
+// readerEnv returns the environment of a reader: a home directory, our command, helm, and the lab. Existing builds are
+// reused.
 func readerEnv(t *testing.T, c *harness.Cluster) []string {
 	t.Helper()
 	cache, err := parts.CacheDir()
@@ -133,7 +133,7 @@ func readerEnv(t *testing.T, c *harness.Cluster) []string {
 		"PATH="+strings.Join([]string{bin, filepath.Dir(built[len(built)-1]), os.Getenv("PATH")}, ":"))
 }
 
-// binDir is where `make build` puts ours.
+// binDir returns the output directory of `make build`.
 func binDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../bin")
@@ -143,7 +143,7 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// runBlocks what blocks say, and returns what was printed.
+// runBlocks runs blocks and returns their output.
 func (r *docReader) runBlocks(t *testing.T, list []harness.CodeBlock) string {
 	t.Helper()
 	n := countBlocks(list)
@@ -151,7 +151,7 @@ func (r *docReader) runBlocks(t *testing.T, list []harness.CodeBlock) string {
 	return harness.RunBash(t, r.dir, r.env, "eval \"$(sallyport lab env)\"\n"+harness.ScriptFromBlocks(list))
 }
 
-// countCommandLines counts command lines: neither comments nor what continues the line before.
+// countCommandLines counts command lines without comments and continuation lines.
 func countCommandLines(text string) (n int) {
 	continued := false
 	for line := range strings.Lines(text) {
@@ -164,13 +164,14 @@ func countCommandLines(text string) (n int) {
 	return n
 }
 
-// TestView5Try: the first command of the README shows what it says, and the second leaves nothing.
+// TestView5Try checks that the first command of the README shows what it says, and that the second leaves nothing
+// behind.
 func TestView5Try(t *testing.T) {
 	item := viewItems.Item(t, 5)
 	harness.ExpectContains(t, harness.ReadFile(t, harness.RepositoryRoot+"/README.md"), "sudo make packages try\n",
 		"`sudo make lab-down`")
 	name := fmt.Sprintf("e2e-%d-try", os.Getpid())
-	t.Cleanup(func() { _ = lab.Down(context.Background(), name) }) // it is there only when a command has failed
+	t.Cleanup(func() { _ = lab.Down(context.Background(), name) }) // the lab exists only if a command failed
 	begun := time.Now()
 	out := harness.RunBash(t, harness.RepositoryRoot, os.Environ(), "make --no-print-directory try LAB="+name)
 	took := time.Since(begun)
@@ -187,8 +188,7 @@ func TestView5Try(t *testing.T) {
 	item.AddFigure("make try, as the README has it: an answer by each of two networks, the way of the packet and a map after %.0f s", took.Seconds())
 }
 
-// TestView5HowtoOfTheLab: the page of the lab, typed in from top to bottom, in smaller labs where it speaks of large
-// ones.
+// TestView5HowtoOfTheLab runs the page of the lab from top to bottom, with smaller labs instead of large ones.
 func TestView5HowtoOfTheLab(t *testing.T) {
 	if !show.IsFullSize() {
 		t.Skip("five labs, one after the other: at full size only")
@@ -198,7 +198,7 @@ func TestView5HowtoOfTheLab(t *testing.T) {
 	others := []string{"second", "bgp", "raft", "scale"}
 	t.Cleanup(func() {
 		for _, of := range append(others, "") {
-			// it is there only when a command has failed
+			// the lab exists only if a command failed
 			_ = lab.Down(context.Background(), strings.TrimSuffix(name+"-"+of, "-"))
 		}
 	})
@@ -208,7 +208,7 @@ func TestView5HowtoOfTheLab(t *testing.T) {
 			"/run/sallyport/"+name+"-"+of+"/").Replace(page)
 	}
 	page = strings.ReplaceAll(page, "--fake-nodes 500 --fake-pods 5000", "--fake-nodes 5 --fake-pods 20")
-	// until somebody has seen enough
+	// it would run until it is interrupted
 	page = regexp.MustCompile(`(?m)^sallyport lab capture .*$`).ReplaceAllString(page, "timeout 1 $0 || true")
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(binDir(t), "../examples"), filepath.Join(dir, "examples")); err != nil {
@@ -222,8 +222,8 @@ func TestView5HowtoOfTheLab(t *testing.T) {
 		countBlocks(harness.ExecutableBlocks(page)).commands)
 }
 
-// followInstall is done by Helm. What a pod of the chart would run is run beside the lab, with the rights that the
-// chart gives it.
+// followInstall installs the chart with Helm. The programs of the chart's pods run next to the lab, with the
+// permissions of the chart.
 func (r *docReader) followInstall(t *testing.T, page []harness.CodeBlock) {
 	r.runBlocks(t, page[:1])
 	c := r.NewController(t, r.Dir, "--leader-election-namespace="+harness.ChartNamespace)
@@ -233,7 +233,7 @@ func (r *docReader) followInstall(t *testing.T, page []harness.CodeBlock) {
 	harness.ExpectContains(t, out, "has been upgraded")
 }
 
-// followAddresses of a tenant answer.
+// followAddresses checks that the addresses of a tenant answer.
 func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
 	out := r.runBlocks(t, page)
 	harness.ExpectContains(t, out, "fip.kube-dc.com/shop condition met", "service/shop condition met", "Programmed")
@@ -242,7 +242,8 @@ func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
 	r.ExpectAnswer(t, "internet", "http://"+r.serviceIngress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
 }
 
-// followNodes answer by the interface that they were asked by, once the page is done and not before.
+// followNodes checks that nodes answer through the interface of the request after the steps of the page, and not
+// before.
 func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 	r.Apply(t, harness.ReadFile(t, "../../../examples/05-nodes/1-echo.yaml"))
 	r.WaitForObject(t, "Pod", "default", "echo", manifest.True("Ready"))
@@ -259,7 +260,7 @@ func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 	r.ExpectAnswer(t, "client-eth1", asked, "echo", "")
 }
 
-// followEgress: pods leave with the addresses that the page says.
+// followEgress checks that pods leave with the addresses that the page states.
 func (r *docReader) followEgress(t *testing.T, page []harness.CodeBlock) {
 	r.createAnnouncedService(t)
 	out := r.runBlocks(t, page)
@@ -273,8 +274,8 @@ func (r *docReader) followEgress(t *testing.T, page []harness.CodeBlock) {
 		"192.168.10.25")
 }
 
-// createAnnouncedService is what the page presupposes on nodes: a Service to which MetalLB gave an address, and
-// announces it from the node of its pod.
+// createAnnouncedService creates what the page assumes on nodes: a Service with an address that MetalLB assigned and
+// announces from the node of its pod.
 func (r *docReader) createAnnouncedService(t *testing.T) {
 	t.Helper()
 	err := r.Objects.Apply(harness.Within(t, time.Minute), `
@@ -294,7 +295,7 @@ func (r *docReader) createAnnouncedService(t *testing.T) {
 	r.runAt(t, "node1", "ip", "address", "add", "192.168.10.25/32", "dev", "lo")
 }
 
-// serviceIngress is the address of a load balancer of a tenant.
+// serviceIngress returns the address of a tenant's load balancer.
 func (r *docReader) serviceIngress(t *testing.T, namespace, name string) string {
 	t.Helper()
 	s, err := r.Client.CoreV1().Services(namespace).Get(harness.Within(t, time.Minute), name, metav1.GetOptions{})
@@ -304,10 +305,10 @@ func (r *docReader) serviceIngress(t *testing.T, namespace, name string) string 
 	return s.Status.LoadBalancer.Ingress[0].IP
 }
 
-// followCLI: the program is found by kubectl, completes, and has its manual.
+// followCLI checks that kubectl finds the program, that it completes names, and that it has man pages.
 func (r *docReader) followCLI(t *testing.T, page []harness.CodeBlock) {
 	r.dir = harness.RepositoryRoot
-	// what make has built is not built again
+	// reuse what make has built
 	if made, err := filepath.Glob("../../../bin/man/*.1"); err == nil && len(made) > 0 && !show.IsFullSize() {
 		page[0].Text = strings.Replace(page[0].Text, "make build man\n", "", 1)
 	}
@@ -324,13 +325,14 @@ func (r *docReader) followCLI(t *testing.T, page []harness.CodeBlock) {
 	}
 }
 
-// followLook: every view of the cluster has the tenant in it, also from a file, and nothing is wrong.
+// followLook checks that every view of the cluster, also from a file, contains the tenant and reports no problem.
 func (r *docReader) followLook(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	harness.ExpectContains(t, r.runBlocks(t, page), "globex-web", "nothing is wrong")
 }
 
-// followUI: the page is served, and pictures are of this cluster. What goes on until somebody ends it is ended.
+// followUI checks that the page is served and that pictures show this cluster. Commands that run until interrupted are
+// stopped.
 func (r *docReader) followUI(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
 	for i := range page {
@@ -343,7 +345,7 @@ func (r *docReader) followUI(t *testing.T, page []harness.CodeBlock) {
 	}
 }
 
-// followNight: an address answers, its network's router falls silent, and the page's commands tell that, in the words
+// followNight makes the router of a network silent and checks that the commands of the page report it with the wording
 // of the page.
 func (r *docReader) followNight(t *testing.T, page []harness.CodeBlock) {
 	r.dir = t.TempDir()
@@ -376,7 +378,8 @@ func (r *docReader) runAt(t *testing.T, where string, argv ...string) {
 
 var docsTestOutput = regexp.MustCompile(`(?s)(\d+) commands on pages.*?(\d+ links on \d+ pages)`)
 
-// runDocsTests is how many links and commands were looked up, by the tests that need no lab.
+// runDocsTests runs the tests of the documentation that need no lab, and returns how many links and commands they
+// checked.
 func runDocsTests(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(harness.Within(t, 5*time.Minute), "go", "test", "-count=1", "-v",

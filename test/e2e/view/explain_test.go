@@ -17,15 +17,14 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// explainFixture is a lab in which somebody asks about objects and addresses: one of everything, and agents that are
-// asked.
+// explainFixture is a lab with one object of each kind and with agents, for explanations of objects and addresses.
 type explainFixture struct {
 	*harness.BackendProject
 	*harness.Controller
-	frontAddress, fipAddress, egressAddress, projectAddress string // addresses
+	frontAddress, fipAddress, egressAddress, projectAddress string
 }
 
-// explanation is what is looked at of an explanation.
+// explanation is the part of an explanation that the tests check.
 type explanation struct {
 	About     struct{ Kind, Namespace, Name string }
 	State     string
@@ -85,7 +84,7 @@ func installAgents(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// explain asks about something, and returns the answer as data and as text.
+// explain runs the command and returns the answer as data and as text.
 func (d *explainFixture) explain(t *testing.T, question string) (explanation, string) {
 	t.Helper()
 	args := append([]string{"explain"}, strings.Fields(question)...)
@@ -104,14 +103,14 @@ func (d *explainFixture) explain(t *testing.T, question string) (explanation, st
 	return out, text
 }
 
-// gatewayNode is the node that holds a port of a router, as OVN's southbound database has it.
+// gatewayNode returns the node that holds a port of a router, according to the southbound database.
 func (d *explainFixture) gatewayNode(t *testing.T, port string) string {
 	t.Helper()
 	chassis := d.RunSbctl(t, "--columns=chassis", "find", "Port_Binding", "logical_port=cr-"+port)
 	return d.RunSbctl(t, "--columns=hostname", "list", "Chassis", chassis)
 }
 
-// TestViewExplain: what explain says of objects and addresses is what is the case, well or not.
+// TestViewExplain checks that explanations of objects and addresses are correct, for healthy and faulty ones.
 func TestViewExplain(t *testing.T) {
 	d := newExplainFixture(t)
 	t.Run("well", d.checkHealthy)
@@ -121,8 +120,8 @@ func TestViewExplain(t *testing.T) {
 	t.Run("use", d.checkUsage)
 }
 
-// checkHealthy: of what works it says so, with the addresses, the node that holds the gateway, the rows, and that all
-// of it is there.
+// checkHealthy checks the explanation of working objects: addresses, the node that holds the gateway, the rows, and
+// that all of them exist.
 func (d *explainFixture) checkHealthy(t *testing.T) {
 	public, cloud := d.gatewayNode(t, d.Namespace+"-ext-public"), d.gatewayNode(t, d.Namespace+"-ext-cloud")
 	egress := d.gatewayNode(t, "sallyport-egress-"+strings.ReplaceAll(d.egressAddress, ".", "-"))
@@ -163,7 +162,7 @@ func (d *explainFixture) checkHealthy(t *testing.T) {
 	}
 }
 
-// checkAddressOwners: an address finds who has it.
+// checkAddressOwners checks that the owner of an address is found.
 func (d *explainFixture) checkAddressOwners(t *testing.T) {
 	for address, want := range map[string]string{
 		d.frontAddress:   "EIp " + d.Namespace + "/front is in force", // of two Services
@@ -181,7 +180,8 @@ func (d *explainFixture) checkAddressOwners(t *testing.T) {
 	}
 }
 
-// checkFaulty: of what does not work it says why, and what to do; and says no more of it once it works.
+// checkFaulty checks that the explanation of a faulty object states the cause and the next step, and no longer does
+// after the repair.
 func (d *explainFixture) checkFaulty(t *testing.T) {
 	d.ApplyService(t, harness.ServiceSpec{Name: "late", Annotations: "service.nlb.kube-dc.com/bind-on-eip: front"})
 	t.Cleanup(func() { d.DeleteAndWait(t, "Service", d.Namespace, "late") })
@@ -219,8 +219,8 @@ func (d *explainFixture) checkFaulty(t *testing.T) {
 	})
 }
 
-// expectExplanation fails the test unless an explanation has all of some words. With --exit-code it ends so that
-// scripts notice.
+// expectExplanation fails the test unless an explanation contains all given words. With --exit-code the exit code
+// indicates the problem.
 func (d *explainFixture) expectExplanation(t *testing.T, question string, want ...string) {
 	t.Helper()
 	text, err := runCommand(t, d.Cluster, "explain", question, "--exit-code")
@@ -231,7 +231,7 @@ func (d *explainFixture) expectExplanation(t *testing.T, question string, want .
 	}
 }
 
-// checkTypos: names that are not there suggest those that are, and the shell completes them.
+// checkTypos checks that unknown names lead to suggestions, and that the shell completes names.
 func (d *explainFixture) checkTypos(t *testing.T) {
 	for question, want := range map[string]string{
 		"eip/fornt": "sallyport explain eip/front -n " + d.Namespace,
@@ -255,7 +255,7 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 	}
 }
 
-// checkUsage: connections are counted where they are, for the address that they use.
+// checkUsage checks that connections are counted on their node, for the address that they use.
 func (d *explainFixture) checkUsage(t *testing.T) {
 	for range 5 {
 		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, time.Minute), "tcp",

@@ -20,37 +20,36 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// fault is something that goes wrong in a lab, what somebody then notices, the one command that they type, and the
-// right answer.
+// fault is a fault in a lab, its symptom, the one command that a user runs, and the right answer.
 type fault struct {
 	what   string
-	inject func(*faultFixture, *testing.T) // what it does ends with the test
-	// from and asks are who asks what, and gets no answer; none: there never was one, and nobody asks.
+	inject func(*faultFixture, *testing.T) // undone at the end of the test
+	// from and target are the request that gets no answer. Empty: there never was an answer, so no request is sent.
 	from, target string
-	// command is the command without "sallyport"; {shop} and others stand for places.
+	// command is the command without "sallyport"; {shop} and others are placeholders.
 	command string
-	// wantCode is the code of the first finding, and about what it is about: "Kind namespace/name"; {holder} is the
-	// node of the gateway.
+	// wantCode is the code of the first finding, and wantAbout its object: "Kind namespace/name"; {holder} is the node
+	// of the gateway.
 	wantCode, wantAbout string
-	// inCI: it is tried in CI, too.
+	// inCI is true for faults that are also tested in CI.
 	inCI bool
 }
 
-// faultFixture is a lab with Sallyport and its agents, in which things go wrong.
+// faultFixture is a lab with Sallyport and its agents, in which faults are injected.
 type faultFixture struct {
 	*harness.BackendProject
 	*harness.Controller
-	parent *testing.T // what is made with it stays when a fault's own test ends
+	parent *testing.T // objects created with it outlive the subtest of a fault
 }
 
-// The addresses that are asked for.
+// The addresses of the targets.
 const (
 	shopAddress = "91.224.11.50" // of a Service
 	deskAddress = "91.224.11.51" // of a floating IP
 	mailAddress = "100.65.8.50"  // of an EgressIP
 )
 
-// faultTopology is where it is.
+// faultTopology is the topology file of the lab.
 const faultTopology = "shared.yaml"
 
 func newFaultFixture(t *testing.T) *faultFixture {
@@ -66,7 +65,7 @@ func newFaultFixture(t *testing.T) *faultFixture {
 	return w
 }
 
-// createTargets makes what is asked for: a Service, a floating IP, an egress address, and a server on a node itself.
+// createTargets creates the targets: a Service, a floating IP, an egress address, and a server on a node itself.
 func (w *faultFixture) createTargets(t *testing.T) {
 	t.Helper()
 	w.CreateEIP(t, w.Namespace, "shop", "{externalNetworkType: public, ipAddress: "+shopAddress+"}")
@@ -106,11 +105,11 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	w.SyncFlows(t)
 }
 
-// bindToEIP is the annotation by which a Service uses an EIp.
+// bindToEIP returns the annotation that binds a Service to an EIp.
 func bindToEIP(eip string) string { return "service.nlb.kube-dc.com/bind-on-eip: " + eip }
 
-// placeholders puts addresses into what commands and clients name. {node} is a node's on its second uplink, and {peer}
-// a client there.
+// placeholders replaces placeholders in commands and clients by addresses. {node} is the address of a node on its
+// second uplink, and {peer} a client there.
 func placeholders(b blueprint.Blueprint) *strings.Replacer {
 	wires := b.Segments()
 	second := wires[len(wires)-1]
@@ -119,7 +118,7 @@ func placeholders(b blueprint.Blueprint) *strings.Replacer {
 		second.ClientSide[0].Peer.Addr().String())
 }
 
-// runCommand runs sallyport as somebody would who has been given `lab env`, and returns what it prints.
+// runCommand runs sallyport with the environment of `lab env`, and returns its output.
 func runCommand(t *testing.T, c *harness.Cluster, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -131,13 +130,13 @@ func runCommand(t *testing.T, c *harness.Cluster, args ...string) (string, error
 	return string(out) + problems.String(), err
 }
 
-// findingPattern finds the first finding of what a command prints: its code, and what is said of it.
+// findingPattern matches the first finding in the output of a command: its code and text.
 var findingPattern = regexp.MustCompile(`(?mi)^ *(?:Cause|error|warning):? (\w+)\s+(.*)$`)
 
-// firstFinding types a command, and returns the first finding: its code, what it says, and all that was printed.
+// firstFinding runs a command and returns the code and text of the first finding, and the whole output.
 func (w *faultFixture) firstFinding(t *testing.T, command string) (code, text, all string) {
 	t.Helper()
-	// its exit code says that something is wrong, and the text what
+	// the exit code indicates a finding; only the text matters
 	all, _ = runCommand(t, w.Cluster, strings.Fields(placeholders(w.Blueprint).Replace(command))...)
 	if found := findingPattern.FindStringSubmatch(all); found != nil {
 		return found[1], found[2], all
@@ -145,7 +144,7 @@ func (w *faultFixture) firstFinding(t *testing.T, command string) (code, text, a
 	return "", "", all
 }
 
-// faultChapters are the faults by where they come from. What is hardest to mend comes last.
+// faultChapters are the faults by origin. Those that are hardest to repair come last.
 var faultChapters = []struct {
 	title  string
 	faults []fault
@@ -157,7 +156,6 @@ var faultChapters = []struct {
 	{"Who does the work", platformFaults},
 }
 
-// allFaults is all faults.
 func allFaults() (out []fault) {
 	for _, c := range faultChapters {
 		out = append(out, c.faults...)
@@ -165,7 +163,7 @@ func allFaults() (out []fault) {
 	return out
 }
 
-// TestView1Faults injects fault after fault, and lets one command name each.
+// TestView1Faults injects one fault after the other, and checks that one command identifies each.
 func TestView1Faults(t *testing.T) {
 	item := viewItems.Item(t, 1)
 	w := newFaultFixture(t)
@@ -178,7 +176,7 @@ func TestView1Faults(t *testing.T) {
 			continue
 		}
 		t.Run(f.what, func(t *testing.T) {
-			tried++ // here: -run may leave it out
+			tried++ // counted here because -run may exclude it
 			slowest = max(slowest, w.checkFault(t, f))
 			if !t.Failed() {
 				named++
@@ -190,7 +188,7 @@ func TestView1Faults(t *testing.T) {
 		slowest.Round(100*time.Millisecond))
 }
 
-// checkFault injects a fault, sees that it is felt, types the command and checks the answer.
+// checkFault injects a fault, checks that it has an effect, runs the command and checks the answer.
 func (w *faultFixture) checkFault(t *testing.T, f fault) time.Duration {
 	if f.target != "" {
 		harness.Eventually(t, f.from+" gets an answer from "+f.target, func() bool { return w.isReachable(f) })
@@ -205,7 +203,7 @@ func (w *faultFixture) checkFault(t *testing.T, f fault) time.Duration {
 	code, text, all := w.firstFinding(t, f.command)
 	took := time.Since(begun)
 	names := strings.HasPrefix(text, about)
-	if f.command == "doctor" { // it tells findings in sentences
+	if f.command == "doctor" { // it prints findings as sentences
 		names = strings.Contains(strings.ToLower(text), strings.ToLower(about))
 	}
 	if code != f.wantCode || !names {
@@ -214,7 +212,7 @@ func (w *faultFixture) checkFault(t *testing.T, f fault) time.Duration {
 	return took
 }
 
-// isReachable says whether what a fault breaks works.
+// isReachable reports whether the target of a fault is reachable.
 func (w *faultFixture) isReachable(f fault) bool {
 	from := f.from
 	if pod, isPod := strings.CutPrefix(from, "pod/"); isPod {
@@ -224,7 +222,7 @@ func (w *faultFixture) isReachable(f fault) bool {
 	return err == nil
 }
 
-// expectNoFinding fails the test when a command raises an alarm though all is well.
+// expectNoFinding fails the test if a command reports a finding although there is no fault.
 func (w *faultFixture) expectNoFinding(t *testing.T, command string) {
 	t.Helper()
 	var all string
@@ -238,7 +236,7 @@ func (w *faultFixture) expectNoFinding(t *testing.T, command string) {
 	}
 }
 
-// expectAllHealthy fails the test when somebody raises an alarm though all is well.
+// expectAllHealthy fails the test if any command reports a finding although there is no fault.
 func (w *faultFixture) expectAllHealthy(t *testing.T) {
 	t.Helper()
 	for _, command := range []string{
@@ -253,7 +251,7 @@ func (w *faultFixture) expectAllHealthy(t *testing.T) {
 	w.expectDoctorClean(t)
 }
 
-// expectDoctorClean fails the test when the doctor finds anything.
+// expectDoctorClean fails the test if doctor reports a finding.
 func (w *faultFixture) expectDoctorClean(t *testing.T) {
 	t.Helper()
 	w.expectNoFinding(t, "doctor")
@@ -262,7 +260,7 @@ func (w *faultFixture) expectDoctorClean(t *testing.T) {
 	}
 }
 
-// checkBundle: what is sent to somebody else has what the cluster is like in it, and no secret.
+// checkBundle checks that a bundle contains the state of the cluster and no secret.
 func (w *faultFixture) checkBundle(t *testing.T) {
 	t.Helper()
 	const marker = "correct-horse-battery"
@@ -282,7 +280,7 @@ func (w *faultFixture) checkBundle(t *testing.T) {
 	}
 }
 
-// patchService changes a Service of the lab's.
+// patchService patches a Service of the lab.
 func (w *faultFixture) patchService(t *testing.T, name, text string) {
 	t.Helper()
 	if _, err := w.Client.CoreV1().Services(w.Namespace).Patch(harness.Within(t, time.Minute), name,

@@ -22,7 +22,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// inspectionFixture is a lab whose nodes are asked about themselves. Its Open vSwitch is nobody's, as Kube-OVN runs it.
+// inspectionFixture is a lab whose nodes are queried. The sockets of its Open vSwitch belong to user nobody, as with
+// Kube-OVN.
 type inspectionFixture struct {
 	*harness.Cluster
 	api          client.Client
@@ -30,7 +31,7 @@ type inspectionFixture struct {
 	dualSegment  blueprint.Segment
 }
 
-// TestViewInspection: what nodes say of themselves is what is the case.
+// TestViewInspection checks that the answers of nodes are correct.
 func TestViewInspection(t *testing.T) {
 	c := harness.StartLab(t, "inspect", harness.LoadTopology(t, "inspect.yaml"))
 	c.InstallSallyport(t)
@@ -66,7 +67,7 @@ func TestViewInspection(t *testing.T) {
 	t.Run("time", q.checkResponseTime)
 }
 
-// inspectNode asks a node, and returns its answer and after what time it was there.
+// inspectNode queries a node, and returns the answer and the response time.
 func (q *inspectionFixture) inspectNode(t *testing.T,
 	spec kubedcv1alpha1.InspectionSpec,
 ) (kubedcv1alpha1.InspectionStatus, time.Duration) {
@@ -85,12 +86,12 @@ func (q *inspectionFixture) inspectNode(t *testing.T,
 	return o.Status, took
 }
 
-// neighbourQuestion is a question about an address on a network.
+// neighbourQuestion returns a question about an address on a network.
 func neighbourQuestion(network string, a netip.Addr) kubedcv1alpha1.NeighbourQuestion {
 	return kubedcv1alpha1.NeighbourQuestion{Interface: network, Address: a.String()}
 }
 
-// expectNeighbours fails the test unless these MAC addresses answered, question by question.
+// expectNeighbours fails the test unless the given MAC addresses answered each question.
 func (q *inspectionFixture) expectNeighbours(t *testing.T, what, node string,
 	questions []kubedcv1alpha1.NeighbourQuestion, want ...[]string,
 ) kubedcv1alpha1.InspectionStatus {
@@ -108,7 +109,7 @@ func (q *inspectionFixture) expectNeighbours(t *testing.T, what, node string,
 	return status
 }
 
-// linkMAC is the MAC address of a link.
+// linkMAC returns the MAC address of a link.
 func (q *inspectionFixture) linkMAC(t *testing.T, place, link string) (out string) {
 	t.Helper()
 	if err := q.NS(place).Do(func() error {
@@ -123,7 +124,7 @@ func (q *inspectionFixture) linkMAC(t *testing.T, place, link string) (out strin
 	return out
 }
 
-// checkNeighbours: who answers for addresses of networks, whether there are two, and nobody for one that nobody has.
+// checkNeighbours checks the answers for addresses of networks: one host, two hosts, and none for an unused address.
 func (q *inspectionFixture) checkNeighbours(t *testing.T) {
 	router, host := q.linkMAC(t, q.cloudSegment.Router, "lan"), q.linkMAC(t, q.cloudSegment.Neighbour, "eth0")
 	router6, host6 := q.linkMAC(t, q.dualSegment.Router, "lan"), q.linkMAC(t, q.dualSegment.Neighbour, "eth0")
@@ -166,7 +167,7 @@ func (q *inspectionFixture) checkNeighbours(t *testing.T) {
 	}
 }
 
-// checkKernel: interfaces, settings and ways, and what becomes of them when somebody changes something.
+// checkKernel checks interfaces, sysctls and routes, and that answers follow changes.
 func (q *inspectionFixture) checkKernel(t *testing.T) {
 	uplink := q.Segment(t, "uplink-a")
 	spec := kubedcv1alpha1.InspectionSpec{Node: "node1", Routes: []kubedcv1alpha1.RouteQuestion{
@@ -228,7 +229,7 @@ ext-dual up false cut true mtu 1500
 rp_filter 1`)
 }
 
-// checkConnections: those of a client are found with their backend, and counted.
+// checkConnections checks that the connections of a client are found with their backend, and counted.
 func (q *inspectionFixture) checkConnections(t *testing.T) {
 	q.CreateOrganization(t, "inspect")
 	ns := q.CreateProject(t, "inspect", "web", "10.40.0.0/24", "cloud")
@@ -293,7 +294,7 @@ spec: {type: LoadBalancer, selector: {app: server}, ports: [{port: 8080, targetP
 	}
 }
 
-// checkSwitch: how Open vSwitch and ovn-controller are doing, also when they do not answer.
+// checkSwitch checks the state of Open vSwitch and ovn-controller, also when they do not answer.
 func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	spec := kubedcv1alpha1.InspectionSpec{Node: "node1", Usage: []string{"100.65.0.99"}}
 	status, _ := q.inspectNode(t, spec)
@@ -324,7 +325,7 @@ func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	}
 }
 
-// checkRights: who may ask, and who may answer.
+// checkRights checks who may create Inspections and who may answer them.
 func (q *inspectionFixture) checkRights(t *testing.T) {
 	ask := func(name, node string) *kubedcv1alpha1.Inspection {
 		o := &kubedcv1alpha1.Inspection{
@@ -376,7 +377,7 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 	}
 }
 
-// checkResponseTime: how long it takes until an answer is there.
+// checkResponseTime measures the time until an answer.
 func (q *inspectionFixture) checkResponseTime(t *testing.T) {
 	var all []kubedcv1alpha1.NeighbourQuestion
 	for i := range 256 {

@@ -13,7 +13,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// traceResult is what is looked at of a trace.
+// traceResult is the part of a trace that the tests check.
 type traceResult struct {
 	Answered bool
 	Ways     []tracePath
@@ -34,7 +34,7 @@ type tracePath struct {
 	}
 }
 
-// traceLive traces, with ovn-trace beside it. The program ends with 1 where there is no answer.
+// traceLive traces with --live. The exit code is 1 if there is no answer.
 func (d *explainFixture) traceLive(t *testing.T, question string) (out traceResult, raw string) {
 	t.Helper()
 	raw, ended := runCommand(t, d.Cluster,
@@ -49,8 +49,8 @@ func (d *explainFixture) traceLive(t *testing.T, question string) (out traceResu
 	return out, raw
 }
 
-// TestViewTraceCommand: what trace says is what packets do and what OVN's flows do, there and back, from outside and
-// from pods; and where the flows or a node lag behind the rows, it says where.
+// TestViewTraceCommand checks that traces agree with packets and with OVN's flows, in both directions, from outside and
+// from pods, and that they show where flows or a node lag behind the rows.
 func TestViewTraceCommand(t *testing.T) {
 	d := newExplainFixture(t)
 	t.Run("answered", d.checkInbound)
@@ -59,7 +59,7 @@ func TestViewTraceCommand(t *testing.T) {
 	t.Run("node behind", d.checkChassisBehind)
 }
 
-// expectAgreement fails the test unless every way is answered, with and without ovn-trace.
+// expectAgreement fails the test unless every path is answered, with and without ovn-trace.
 func (d *explainFixture) expectAgreement(t *testing.T, question string) (traceResult, string) {
 	t.Helper()
 	got, text := d.traceLive(t, question)
@@ -70,8 +70,8 @@ func (d *explainFixture) expectAgreement(t *testing.T, question string) (traceRe
 	return got, text
 }
 
-// checkInbound: a client outside is followed to the floating IP's pod and to each endpoint of the load balancer, and
-// back by the network.
+// checkInbound traces a client outside to the floating IP's pod and to each endpoint of the load balancer, and back
+// through the network.
 func (d *explainFixture) checkInbound(t *testing.T) {
 	holder := d.gatewayNode(t, d.Namespace+"-ext-public")
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func (d *explainFixture) checkInbound(t *testing.T) {
 	d.expectAgreement(t, harness.InternetAddress+" "+d.fipAddress+" --proto icmp")
 }
 
-// passesInOrder says whether a way touches objects in this order, on its way there.
+// passesInOrder reports whether the forward path passes objects in the given order.
 func (w tracePath) passesInOrder(names ...string) bool {
 	for _, h := range w.There {
 		if len(names) > 0 && h.About.String() == names[0] {
@@ -112,7 +112,7 @@ func (w tracePath) passesInOrder(names ...string) bool {
 	return len(names) == 0
 }
 
-// checkOutbound: what pods send leaves with the address that the server sees.
+// checkOutbound checks that traces of pods show the source address that the server sees.
 func (d *explainFixture) checkOutbound(t *testing.T) {
 	for pod, address := range map[string]string{"b1": d.projectAddress, "b3": d.egressAddress} {
 		got, text := d.expectAgreement(t, "--from pod/"+pod+" -n "+d.Namespace+" "+harness.InternetAddress+":80")
@@ -124,8 +124,8 @@ func (d *explainFixture) checkOutbound(t *testing.T) {
 	}
 }
 
-// checkNorthdBehind: a floating IP that northd has not made flows of is answered by the rows, and not by the flows: the
-// step is marked, and packets are not answered either. When northd goes on, all agree.
+// checkNorthdBehind traces a floating IP for which northd has not yet written flows: the rows answer, the flows do not,
+// the step is marked, and packets are not answered either. When northd continues, all agree.
 func (d *explainFixture) checkNorthdBehind(t *testing.T) {
 	d.ControlLab(t, "pause", "ovn-northd")
 	resumed := false
@@ -170,8 +170,8 @@ func (w tracePath) hasCause(code string) bool {
 	})
 }
 
-// checkChassisBehind: on a node whose ovn-controller does nothing, flows of the database are not those of the node. The
-// first hop there is marked.
+// checkChassisBehind pauses ovn-controller on a node, so that the node's flows differ from the database. The first hop
+// there is marked.
 func (d *explainFixture) checkChassisBehind(t *testing.T) {
 	d.ControlLab(t, "pause", "node1-ovn-controller")
 	t.Cleanup(func() { d.ControlLab(t, "resume", "node1-ovn-controller") })
@@ -183,6 +183,6 @@ func (d *explainFixture) checkChassisBehind(t *testing.T) {
 	if hop := way.There[way.Disagrees.Hop]; way.Disagrees.Back || hop.Node != "node1" {
 		t.Errorf("a hop on %s is marked:\n%s", hop.Node, text)
 	}
-	// on another node: not touched by it
+	// on another node, which is not affected
 	d.expectAgreement(t, "--from pod/cli -n "+d.Namespace+" "+harness.InternetAddress+":80")
 }

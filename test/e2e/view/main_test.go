@@ -1,4 +1,5 @@
-// Package view is the operator's view, checked against packets: status, explain, trace, map, doctor, ui, how-tos.
+// Package view is the tests of the operator's view: status, explain, trace, map, doctor, ui and how-tos, compared with
+// packets.
 package view
 
 import (
@@ -8,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// viewItems is what `make show-view` prints.
+// viewItems is the list that `make show-view` prints.
 var viewItems = show.New("the operator's view",
 	"a catalogue of faults, each named by one command",
 	"trace agrees with packets",

@@ -24,10 +24,10 @@ import (
 
 const picturesDir = "../../../docs/pictures/"
 
-// laptopWindow is the window that most people look at the page in.
+// laptopWindow is a common window size.
 var laptopWindow = browser.Window{Width: 1280, Height: 800}
 
-// newCommand is sallyport as somebody types it. Of a lab: with what `lab env` says.
+// newCommand returns the command sallyport; for a lab with the environment of `lab env`.
 func newCommand(ctx context.Context, t *testing.T, c *harness.Cluster, args ...string) *exec.Cmd {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/sallyport")
@@ -43,7 +43,7 @@ func newCommand(ctx context.Context, t *testing.T, c *harness.Cluster, args ...s
 	return cmd
 }
 
-// startUI is the page of `sallyport ui`, with the token that it prints. The returned function ends the server.
+// startUI starts `sallyport ui` and returns its URL with the token. The returned function stops the server.
 func startUI(t *testing.T, c *harness.Cluster, args ...string) (url string, end func()) {
 	t.Helper()
 	cmd := newCommand(t.Context(), t, c, append([]string{"ui"}, args...)...)
@@ -60,7 +60,7 @@ func startUI(t *testing.T, c *harness.Cluster, args ...string) (url string, end 
 	end = func() {
 		if !ended {
 			_ = cmd.Process.Signal(syscall.SIGTERM)
-			_ = cmd.Wait() // however it ended, it has
+			_ = cmd.Wait() // the exit status does not matter
 		}
 		ended = true
 	}
@@ -73,7 +73,8 @@ func startUI(t *testing.T, c *harness.Cluster, args ...string) (url string, end 
 	return strings.Fields(line)[0], end
 }
 
-// writeSurvey is a file with a survey of a cluster with so many projects. No machine of CI holds a lab of a thousand.
+// writeSurvey writes a survey of a cluster with the given number of projects to a file, because no CI machine can run a
+// lab of a thousand.
 func writeSurvey(t *testing.T, projects int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -87,7 +88,7 @@ func writeSurvey(t *testing.T, projects int) string {
 	return file
 }
 
-// TestView4Pictures: the pictures of the documentation are what the program shows, at 5, 50 and 1,000 projects.
+// TestView4Pictures checks that the pictures of the documentation match the program at 5, 50 and 1,000 projects.
 func TestView4Pictures(t *testing.T) {
 	item := viewItems.Item(t, 4)
 	b := browser.Start(t)
@@ -108,7 +109,7 @@ func TestView4Pictures(t *testing.T) {
 	expectLegible(t, b, svg)
 }
 
-// drawMap is what `sallyport map` prints of a survey, and how long it takes.
+// drawMap returns the output of `sallyport map` for a survey, and its duration.
 func drawMap(t *testing.T, file string, args ...string) (string, time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -120,7 +121,7 @@ func drawMap(t *testing.T, file string, args ...string) (string, time.Duration) 
 	return string(out), time.Since(begun)
 }
 
-// checkPictures takes the pictures of a page, and returns after how many milliseconds it has shown its map.
+// checkPictures compares the pictures of a page, and returns the milliseconds until the map was shown.
 func checkPictures(t *testing.T, b *browser.Browser, url string, projects int) (first int) {
 	t.Helper()
 	p := openMap(t, b, url, laptopWindow)
@@ -145,8 +146,7 @@ func checkPictures(t *testing.T, b *browser.Browser, url string, projects int) (
 	return int(at)
 }
 
-// stableScreenshot is what a page shows once it does not change any more: a map finds its place anew beside a panel
-// that opens.
+// stableScreenshot returns a screenshot when the page no longer changes: a map is laid out again when a panel opens.
 func stableScreenshot(t *testing.T, p *browser.Page) []byte {
 	t.Helper()
 	last := p.Screenshot()
@@ -161,7 +161,7 @@ func stableScreenshot(t *testing.T, p *browser.Page) []byte {
 	return nil
 }
 
-// openMap is a page that shows its map.
+// openMap opens a page and waits for its map.
 func openMap(t *testing.T, b *browser.Browser, url string, w browser.Window) *browser.Page {
 	t.Helper()
 	p := b.OpenPage(t, url, w)
@@ -169,7 +169,8 @@ func openMap(t *testing.T, b *browser.Browser, url string, w browser.Window) *br
 	return p
 }
 
-// expectCleanConsole: the console of a page complains of nothing, and it has asked nobody but its own server.
+// expectCleanConsole checks that the console of a page has no errors, and that the page has contacted only its own
+// server.
 func expectCleanConsole(t *testing.T, p *browser.Page, url string) {
 	t.Helper()
 	if c := p.ConsoleErrors(); len(c) > 0 {
@@ -186,7 +187,8 @@ func expectCleanConsole(t *testing.T, p *browser.Page, url string) {
 	}
 }
 
-// expectLegible: as a browser shows it, no text of a picture is over another or outside. It returns how many there are.
+// expectLegible checks in a browser that no text of a picture overlaps another or is outside. It returns the number of
+// texts.
 func expectLegible(t *testing.T, b *browser.Browser, svg string) (texts int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "map.svg")
@@ -216,8 +218,8 @@ func expectLegible(t *testing.T, b *browser.Browser, svg string) (texts int) {
 	return out.Texts
 }
 
-// expectPicture: a picture is the one in the documentation, but for what another version of the browser or of its
-// letters makes of it. With -update it becomes that one.
+// expectPicture compares a picture with the one in the documentation, with a tolerance for other versions of the
+// browser and fonts. With -update it replaces the picture.
 func expectPicture(t *testing.T, name string, got []byte) {
 	t.Helper()
 	file := picturesDir + name
@@ -245,7 +247,7 @@ func decodePNG(t *testing.T, raw []byte) image.Image {
 	return img
 }
 
-// pixelDifference is the share of the points of two pictures that anybody would tell apart.
+// pixelDifference returns the share of pixels of two pictures that differ visibly.
 func pixelDifference(a, b image.Image) float64 {
 	if a.Bounds() != b.Bounds() {
 		return 1
@@ -264,7 +266,7 @@ func pixelDifference(a, b image.Image) float64 {
 	return float64(n) / float64(size.X*size.Y)
 }
 
-// TestView4Keyboard: a thousand projects are found, opened and left without a mouse.
+// TestView4Keyboard checks that a thousand projects can be found, opened and closed without a mouse.
 func TestView4Keyboard(t *testing.T) {
 	item := viewItems.Item(t, 4)
 	b := browser.Start(t)
@@ -300,8 +302,8 @@ func TestView4Keyboard(t *testing.T) {
 	item.AddFigure("1,000 projects by keyboard alone: search, explanation, map, help, light and dark; nothing was loaded from elsewhere")
 }
 
-// TestView4Live: the page of a running lab follows it, explains what is clicked, and says when it does not hear of it
-// any more.
+// TestView4Live checks that the page of a running lab follows it, explains what is clicked, and shows when it has lost
+// the connection.
 func TestView4Live(t *testing.T) {
 	harness.RunAlone(t)
 	item := viewItems.Item(t, 4)

@@ -18,7 +18,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// labAction gives an order to a process or node, and the opposite one at the end.
+// labAction sends a command about a process or node to the lab, and the opposite one at the end of the test.
 func labAction(order, back, target string) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		t.Cleanup(func() { w.ControlLab(t, back, target) })
@@ -26,7 +26,7 @@ func labAction(order, back, target string) func(*faultFixture, *testing.T) {
 	}
 }
 
-// inSequence does one thing after the other.
+// inSequence runs functions one after the other.
 func inSequence(deeds ...func(*faultFixture, *testing.T)) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		for _, do := range deeds {
@@ -35,7 +35,7 @@ func inSequence(deeds ...func(*faultFixture, *testing.T)) func(*faultFixture, *t
 	}
 }
 
-// runAt runs a command in the network of a node or host, and another at the end.
+// runAt runs a command in the network namespace of a node or host, and another one at the end of the test.
 func runAt(where, command, back string) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		where := strings.ReplaceAll(where, "{holder}", w.gatewayNode(t))
@@ -46,7 +46,7 @@ func runAt(where, command, back string) func(*faultFixture, *testing.T) {
 	}
 }
 
-// runShell runs a command in the network of a node or host.
+// runShell runs a command in the network namespace of a node or host.
 func (w *faultFixture) runShell(t *testing.T, where, command string) {
 	t.Helper()
 	if err := harness.RunInNetns(w.NS(where), "sh", "-c", command); err != nil {
@@ -54,7 +54,7 @@ func (w *faultFixture) runShell(t *testing.T, where, command string) {
 	}
 }
 
-// gatewayNode is the node that holds the lab's gateway on the network of its addresses.
+// gatewayNode returns the node that holds the lab's gateway on the network of its addresses.
 func (w *faultFixture) gatewayNode(t *testing.T) string {
 	t.Helper()
 	chassis := w.RunSbctl(t, "--bare", "--columns=chassis", "find", "port_binding",
@@ -62,7 +62,7 @@ func (w *faultFixture) gatewayNode(t *testing.T) string {
 	return w.RunSbctl(t, "--bare", "--columns=hostname", "list", "chassis", chassis)
 }
 
-// flushMACBindings lets routers ask again for the addresses of others.
+// flushMACBindings makes routers resolve addresses again.
 func flushMACBindings(w *faultFixture, t *testing.T) {
 	w.RunSbctl(t, "--all", "destroy", "mac_binding")
 }
@@ -138,7 +138,7 @@ var platformFaults = []fault{
 	},
 }
 
-// nodeFaults are what is wrong on nodes, and on the wires outside.
+// nodeFaults are faults of nodes and of the wires outside.
 var nodeFaults = []fault{
 	{
 		what: "the gateway does not answer to ARP", from: "pod/b1", target: internetURL,
@@ -157,7 +157,7 @@ var nodeFaults = []fault{
 	{
 		what: "somebody on the wire has the address, too", command: "trace {out} {shop}:80",
 		wantCode: "AddressDuplicate", wantAbout: "EIp hall-ward/shop", inCI: true,
-		// it may have learnt who else has the address
+		// it may have learnt the other owner of the address
 		inject: inSequence(runAt("router-ext-public", "true", "ip neigh flush dev lan"),
 			runAt("host-ext-public", "ip addr add "+shopAddress+"/32 dev eth0",
 				"ip addr del "+shopAddress+"/32 dev eth0")),
@@ -205,19 +205,19 @@ var nodeFaults = []fault{
 		command: "trace {out} {shop}:80", wantCode: "ConntrackFull", wantAbout: "Node node1",
 		inject: func(w *faultFixture, t *testing.T) {
 			w.setConntrackLimit(t, "node1", 1)
-			t.Cleanup(func() { w.setConntrackLimit(t, "node1", 3_000_000) }) // as Open vSwitch has it by itself
+			t.Cleanup(func() { w.setConntrackLimit(t, "node1", 3_000_000) }) // Open vSwitch's default
 		},
 	},
 }
 
-// setConntrackLimit says how many connections the Open vSwitch of a node may track.
+// setConntrackLimit sets how many connections the Open vSwitch of a node may track.
 func (w *faultFixture) setConntrackLimit(t *testing.T, node string, most int) {
 	t.Helper()
 	w.RunTool(t, "ovs-appctl", "-t", filepath.Join(w.Dir, "data", node, "ovs-vswitchd.ctl"), "dpctl/ct-set-maxconns",
 		strconv.Itoa(most))
 }
 
-// keepStrictRPFilter is somebody who sets rp_filter of an uplink again whenever it was put right.
+// keepStrictRPFilter sets rp_filter of an uplink again whenever it was corrected.
 func (w *faultFixture) keepStrictRPFilter(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan struct{})
@@ -225,7 +225,7 @@ func (w *faultFixture) keepStrictRPFilter(t *testing.T) {
 		cancel()
 		<-over
 		w.runShell(t, "node1", "sysctl -qw net.ipv4.conf.uplink-b.rp_filter=2")
-		for _, order := range []string{"kill", "start"} { // it says for minutes that it was disturbed
+		for _, order := range []string{"kill", "start"} { // otherwise it reports the disturbance for minutes
 			w.ControlLab(t, order, "node1-sallyport-agent")
 		}
 		w.WaitForObject(t, "NodePath", "", "node1", manifest.True("Undisturbed"))
@@ -240,7 +240,7 @@ func (w *faultFixture) keepStrictRPFilter(t *testing.T) {
 	}()
 }
 
-// waitLeaseExpired waits until the lease of Kube-OVN's controller has ended: before, it may just be slow.
+// waitLeaseExpired waits until the lease of Kube-OVN's controller has expired: before, it may just be slow.
 func (w *faultFixture) waitLeaseExpired(t *testing.T) {
 	w.waitLease(t, func(l coordinationv1.LeaseSpec) bool {
 		lasts := time.Duration(*l.LeaseDurationSeconds) * time.Second
@@ -248,14 +248,14 @@ func (w *faultFixture) waitLeaseExpired(t *testing.T) {
 	})
 }
 
-// waitKubeOVNRestored waits until Kube-OVN's controller, started again, does its work.
+// waitKubeOVNRestored waits until the restarted controller of Kube-OVN works again.
 func (w *faultFixture) waitKubeOVNRestored(t *testing.T) {
 	begun := time.Now()
 	w.waitLease(t, func(l coordinationv1.LeaseSpec) bool { return l.RenewTime.After(begun) })
 }
 
-// waitLease waits until the lease of Kube-OVN's controller is as it should be. Whoever comes next waits for the end of
-// the former one's.
+// waitLease waits until a condition holds for the lease of Kube-OVN's controller. A new holder waits until the previous
+// lease has expired.
 func (w *faultFixture) waitLease(t *testing.T, holds func(coordinationv1.LeaseSpec) bool) {
 	t.Helper()
 	for within := time.Now().Add(time.Minute); time.Now().Before(within); <-time.After(time.Second) {
@@ -268,13 +268,12 @@ func (w *faultFixture) waitLease(t *testing.T, holds func(coordinationv1.LeaseSp
 	t.Error("the lease of kube-ovn-controller is not as it should be, for a minute")
 }
 
-// pauseAPIServer stops the API server. Controllers end, sooner or later, when they can't renew their leases: they are
-// started anew.
+// pauseAPIServer pauses the API server. Controllers that exit because they cannot renew their leases are restarted.
 func (w *faultFixture) pauseAPIServer(t *testing.T) {
 	t.Cleanup(func() {
 		w.ControlLab(t, "resume", "kube-apiserver")
 		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-ovn-controller"} {
-			_ = w.Order(harness.Within(t, time.Minute), "kill", name) // it may have ended
+			_ = w.Order(harness.Within(t, time.Minute), "kill", name) // it may have exited
 			w.ControlLab(t, "start", name)
 		}
 		w.waitKubeOVNRestored(t)
@@ -282,7 +281,7 @@ func (w *faultFixture) pauseAPIServer(t *testing.T) {
 	w.ControlLab(t, "pause", "kube-apiserver")
 }
 
-// exhaustSNATPorts leaves the way out few ports, and uses them.
+// exhaustSNATPorts limits the SNAT ports of the default egress, and uses them.
 func (w *faultFixture) exhaustSNATPorts(t *testing.T) {
 	row := w.RunNbctl(t, "--bare", "--columns=_uuid", "find", "nat", "type=snat", `logical_ip="10.70.0.0/24"`)
 	w.RunNbctl(t, "set", "nat", row, "external_port_range=20000-20049")
@@ -300,7 +299,7 @@ func (w *faultFixture) exhaustSNATPorts(t *testing.T) {
 	}
 }
 
-// createStaleFlow lets a client send from one port all the time, while the floating IP gets another target.
+// createStaleFlow lets a client send continuously from one port while the target of the floating IP changes.
 func (w *faultFixture) createStaleFlow(t *testing.T) {
 	var conn net.Conn
 	err := w.NS("internet").Do(func() (err error) {

@@ -16,8 +16,8 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// randomCluster is a random cluster: projects on several networks with addresses of every kind, some of which can't
-// work. Equal seeds give equal ones.
+// randomCluster is a random cluster: projects on several networks with addresses of every kind, some of which cannot
+// work. Equal seeds give equal clusters.
 type randomCluster struct {
 	*harness.Cluster
 	*harness.Controller
@@ -27,7 +27,7 @@ type randomCluster struct {
 	pods     []string // namespace/name
 }
 
-// randomNetworks are the external networks that mazes choose from.
+// randomNetworks are the external networks to choose from.
 var randomNetworks = []struct{ kind, prefix string }{
 	{"public", "91.224.11.0/24"},
 	{"cloud", "100.65.0.0/16"},
@@ -35,7 +35,7 @@ var randomNetworks = []struct{ kind, prefix string }{
 	{"fourth", "203.0.113.128/25"},
 }
 
-// newRandomCluster builds a random cluster in a lab of its own, and waits until nothing in it moves.
+// newRandomCluster creates a random cluster in a separate lab, and waits until nothing changes any more.
 func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	t.Helper()
 	m := &randomCluster{rng: rand.New(rand.NewPCG(seed, 8))}
@@ -66,12 +66,12 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	return m
 }
 
-// withProbability is true so often in a hundred.
+// withProbability returns true with a probability in percent.
 func (m *randomCluster) withProbability(percent int) bool { return m.rng.IntN(100) < percent }
 
 func pickOne[T any](m *randomCluster, of []T) T { return of[m.rng.IntN(len(of))] }
 
-// createObjects makes networks, projects, pods, and what gives pods addresses.
+// createObjects creates networks, projects, pods, and the objects that give pods addresses.
 func (m *randomCluster) createObjects(t *testing.T) {
 	t.Helper()
 	texts := []string{"{apiVersion: v1, kind: Namespace, metadata: {name: maze}}"}
@@ -113,7 +113,7 @@ func (m *randomCluster) applyAll(t *testing.T, texts []string) {
 	}
 }
 
-// randomPods are four pods on any nodes, of which one may never be ready.
+// randomPods returns four pods on random nodes, of which one may never become ready.
 func (m *randomCluster) randomPods(ns string) (out []string) {
 	for i := range 4 {
 		gate := ""
@@ -129,8 +129,8 @@ func (m *randomCluster) randomPods(ns string) (out []string) {
 	return out
 }
 
-// randomAddresses are reserved addresses, and floating IPs: some on those, several for one pod, or on a network where
-// it can't have one more.
+// randomAddresses returns reserved addresses and floating IPs: some on those addresses, several for one pod, or on a
+// network where the pod cannot have another one.
 func (m *randomCluster) randomAddresses(ns string) (out []string) {
 	for i := range 2 {
 		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
@@ -145,7 +145,7 @@ func (m *randomCluster) randomAddresses(ns string) (out []string) {
 	return out
 }
 
-// randomServices are load balancers of every kind.
+// randomServices returns load balancers of every kind.
 func (m *randomCluster) randomServices(ns string) (out []string) {
 	for i := range 2 + m.rng.IntN(3) {
 		ports := []string{fmt.Sprintf("{name: a, port: 80, protocol: %s}", pickOne(m, []string{"TCP", "UDP"}))}
@@ -153,7 +153,7 @@ func (m *randomCluster) randomServices(ns string) (out []string) {
 			ports = append(ports, "{name: b, port: 443, targetPort: 8080}")
 		}
 		if m.withProbability(30) {
-			// nobody listens there
+			// closed ports
 			ports = append(ports, "{name: c, port: 80, targetPort: 81, protocol: SCTP}, {name: d, port: 7000, targetPort: 9}")
 		}
 		where := "network.kube-dc.com/external-network-type: " + pickOne(m, m.networks)
@@ -178,7 +178,7 @@ func (m *randomCluster) randomServices(ns string) (out []string) {
 	return out
 }
 
-// aclsOfPod are NetworkPolicies: who may ask a pod, and what it may ask.
+// randomNetworkPolicies returns NetworkPolicies for ingress and egress of pods.
 func (m *randomCluster) randomNetworkPolicies(ns string) (out []string) {
 	if m.withProbability(60) {
 		out = append(out, fmt.Sprintf("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: in, namespace: %s}, spec: {podSelector: {matchLabels: {app: w%d}}, policyTypes: [Ingress], "+
@@ -193,7 +193,7 @@ func (m *randomCluster) randomNetworkPolicies(ns string) (out []string) {
 	return out
 }
 
-// randomEgress are an EgressIP and EgressRoutes.
+// randomEgress returns an EgressIP and EgressRoutes.
 func (m *randomCluster) randomEgress() (out []string) {
 	if m.withProbability(80) {
 		out = append(out, fmt.Sprintf("{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: fixed}, spec: {egressIPs: [%s], "+
@@ -210,7 +210,7 @@ func (m *randomCluster) randomEgress() (out []string) {
 	return out
 }
 
-// unusedAddress is the nth address of a network, of which Kube-OVN gives the first ones only.
+// unusedAddress returns the nth unused address of a network, of which Kube-OVN allocates only the first ones.
 func (m *randomCluster) unusedAddress(kind string, nth int) string {
 	i := slices.IndexFunc(randomNetworks, func(n struct{ kind, prefix string }) bool { return n.kind == kind })
 	p := netip.MustParsePrefix(randomNetworks[i].prefix)
@@ -219,8 +219,7 @@ func (m *randomCluster) unusedAddress(kind string, nth int) string {
 	return netip.AddrFrom4(bytes).String()
 }
 
-// waitQuiet waits until pods run, and the controller has written nothing for a while, and every node has what OVN made
-// of it.
+// waitQuiet waits until pods run, the controller has written nothing for a while, and every node has the flows.
 func (m *randomCluster) waitQuiet(t *testing.T) {
 	t.Helper()
 	for _, name := range m.pods {

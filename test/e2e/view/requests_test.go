@@ -10,7 +10,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// applyActions is actions that others know, in a lab.
+// applyActions runs actions in a lab.
 func applyActions(deeds ...harness.Action) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		for _, do := range deeds {
@@ -19,7 +19,7 @@ func applyActions(deeds ...harness.Action) func(*faultFixture, *testing.T) {
 	}
 }
 
-// waitReason waits until an object has a reason on a condition.
+// waitReason waits until a condition of an object has a reason.
 func waitReason(object, condition, reason string) harness.Action {
 	return func(t *testing.T, c *harness.Cluster) {
 		kind, namespace, name := harness.ParseObjectName(object)
@@ -29,7 +29,7 @@ func waitReason(object, condition, reason string) harness.Action {
 	}
 }
 
-// applyLoadBalancer writes a Service of the lab's.
+// applyLoadBalancer applies a Service of the lab.
 func applyLoadBalancer(name, annotations, spec string) harness.Action {
 	return harness.ApplyManifest(fmt.Sprintf(
 		"{apiVersion: v1, kind: Service, metadata: {name: %s, namespace: hall-ward, annotations: {%s}}, spec: {type: LoadBalancer, %s}}",
@@ -51,7 +51,7 @@ const (
 	internetURL = "http://{out}/"
 )
 
-// requestFaults are mistakes of tenants: what they ask for can't be, or does not do what they think.
+// requestFaults are mistakes of tenants: requests that are impossible, or that have another effect than intended.
 var requestFaults = []fault{
 	{
 		what: "the network's pool is empty", command: "explain eip/third -n hall-ward", wantCode: "PoolExhausted",

@@ -9,7 +9,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// whileControllerStopped lets the controller be away until the test ends: what is then done to rows, stays.
+// whileControllerStopped stops the controller until the test ends, so that changes of rows are not repaired.
 func whileControllerStopped(hand func(*faultFixture, *testing.T)) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		w.Stop(syscall.SIGTERM)
@@ -19,7 +19,7 @@ func whileControllerStopped(hand func(*faultFixture, *testing.T)) func(*faultFix
 	}
 }
 
-// nbctlAction does something with ovn-nbctl. {row TABLE CONDITION} stands for the rows that meet a condition.
+// nbctlAction runs ovn-nbctl. {row TABLE CONDITION} is replaced by the rows that match a condition.
 func nbctlAction(args ...string) func(*faultFixture, *testing.T) {
 	return func(w *faultFixture, t *testing.T) {
 		var words []string
@@ -39,7 +39,7 @@ func nbctlAction(args ...string) func(*faultFixture, *testing.T) {
 	}
 }
 
-// rowFaults are rows that somebody has changed while the controller was away.
+// rowFaults are rows that were changed while the controller was stopped.
 var rowFaults = []fault{
 	{
 		what: "the load balancer's row is deleted", from: "internet", target: shopURL, command: "trace {out} {shop}:80",
@@ -82,7 +82,7 @@ var rowFaults = []fault{
 		what: "the policy of the way out has another next hop", from: "pod/b1", target: internetURL,
 		command:  "trace --from pod/b1 -n hall-ward {out}:80",
 		wantCode: "RowChanged", wantAbout: "Project hall/ward",
-		// that of pods without an EgressIP
+		// the policy for pods without an EgressIP
 		inject: whileControllerStopped(func(w *faultFixture, t *testing.T) {
 			w.setRouterPolicy(t, "1900", "nexthops=100.65.0.99")
 		}),
@@ -120,7 +120,7 @@ var rowFaults = []fault{
 	},
 }
 
-// foreignRowFaults are rows that somebody else has made.
+// foreignRowFaults are rows that others created.
 var foreignRowFaults = []fault{
 	{
 		what: "somebody's policy drops it", from: "internet", target: shopURL, command: "trace {out} {shop}:80",
@@ -172,12 +172,12 @@ var foreignRowFaults = []fault{
 	},
 }
 
-// backendAddress is the address of the pod behind the Service.
+// backendAddress returns the address of the pod behind the Service.
 func (w *faultFixture) backendAddress(t *testing.T) string {
 	return w.ReadField(t, "Pod", w.Namespace, "till", "status", "podIP")
 }
 
-// setRouterPolicy changes the policies of a priority of the lab's router.
+// setRouterPolicy changes the policies of a priority on the lab's router.
 func (w *faultFixture) setRouterPolicy(t *testing.T, priority, set string) {
 	t.Helper()
 	on := w.RunNbctl(t, "--bare", "--columns=policies", "list", "logical_router", "hall-ward")

@@ -13,13 +13,13 @@ import (
 	"github.com/sallyport/sallyport/test/page"
 )
 
-// documentPoint is one thing that the document of somebody's cluster says, and how ours says it.
+// documentPoint is one statement of a hand-written document about a cluster, and how ours states it.
 type documentPoint struct {
 	Say  string   `json:"say"`
-	In   string   `json:"in"`   // the heading that it is below
-	Find []string `json:"find"` // expressions, all of which have to be there
-	Bare bool     `json:"bare"` // a cluster without projects has it, too
-	Not  string   `json:"not"`  // why it is not ours to say
+	In   string   `json:"in"`   // heading of the section
+	Find []string `json:"find"` // expressions that must all be found
+	Bare bool     `json:"bare"` // also expected without projects
+	Not  string   `json:"not"`  // why our document does not state it
 }
 
 // documentChapter is a section of that document.
@@ -28,7 +28,7 @@ type documentChapter struct {
 	Points  []documentPoint `json:"points"`
 }
 
-// seedPods are the pods of the seed's cluster, with its addresses.
+// seedPods are the pods of that cluster, with its addresses.
 var seedPods = []harness.Pod{
 	{Namespace: "envoy-gateway-system", Name: "envoy", Address: "10.100.0.250"},
 	{Namespace: "ingress-nginx", Name: "ingress-nginx-controller", Address: "10.100.0.153"},
@@ -41,8 +41,8 @@ var seedPods = []harness.Pod{
 	{Namespace: "shalb-envoy", Name: "app", Address: "10.0.40.4"},
 }
 
-// TestView3Seed: a lab with the names and addresses of the cluster of a document that somebody drew by hand writes that
-// document itself, and every point of it is there. Before the projects are, none of what is about them is.
+// TestView3Seed checks that in a lab with the names and addresses of a cluster with a hand-drawn document, the
+// generated document contains every point of that document. Before the projects exist, it contains nothing about them.
 func TestView3Seed(t *testing.T) {
 	item := viewItems.Item(t, 3)
 	d := newSeedFixture(t)
@@ -77,7 +77,7 @@ func TestView3Seed(t *testing.T) {
 	page.Check(t, harness.ReferenceDir+"architecture-document.md", documentPreface+text)
 }
 
-// documentPreface says what the page in the reference is.
+// documentPreface is the introduction of the page in the reference.
 const documentPreface = `# A document about a cluster
 
 This is what ` + "`sallyport map -o md`" + ` writes, for a lab with the networks, names and addresses of a real cluster of kube-dc, of which somebody had
@@ -88,7 +88,7 @@ there, and the router of ` + "`ovn-cluster`" + ` has a port on ext-cloud only: t
 
 `
 
-// newSeedFixture is a lab like the seed's cluster, without its projects.
+// newSeedFixture starts a lab like that cluster, without its projects.
 func newSeedFixture(t *testing.T) *explainFixture {
 	t.Helper()
 	c := harness.StartLab(t, "seed", harness.LoadTopology(t, "seed/topology.yaml"))
@@ -105,7 +105,7 @@ func newSeedFixture(t *testing.T) *explainFixture {
 	return d
 }
 
-// createSeedObjects makes what is in the seed's cluster: one after the other where Kube-OVN gives addresses.
+// createSeedObjects creates the objects of that cluster, one after the other where Kube-OVN allocates addresses.
 func (d *explainFixture) createSeedObjects(t *testing.T) {
 	t.Helper()
 	d.Apply(t, harness.ReadFile(t, "../testdata/seed/gateway-api.yaml"))
@@ -142,7 +142,7 @@ func (d *explainFixture) createSeedObjects(t *testing.T) {
 
 var takenPattern = regexp.MustCompile(`, as it was on [^.]*`)
 
-// architectureDocument is the cluster's document as the reference has it.
+// architectureDocument returns the cluster's document in the form of the reference page.
 func (d *explainFixture) architectureDocument(t *testing.T) string {
 	t.Helper()
 	text, err := runCommand(t, d.Cluster, "map", "-o", "md")
@@ -160,7 +160,7 @@ func loadChapters(t *testing.T) (all []documentChapter) {
 	return all
 }
 
-// firstMissing is the first expression of a point that a document does not have where it should.
+// firstMissing returns the first expression of a point that is missing in its section of a document.
 func (p documentPoint) firstMissing(text string) string {
 	part := sectionBelow(text, p.In)
 	for _, e := range p.Find {
@@ -171,7 +171,7 @@ func (p documentPoint) firstMissing(text string) string {
 	return ""
 }
 
-// sectionBelow is what is below a heading, up to the next one of its level.
+// sectionBelow returns the text below a heading, up to the next heading of its level.
 func sectionBelow(text, heading string) string {
 	at := regexp.MustCompile(`(?m)^(#+) ` + regexp.QuoteMeta(heading)).FindStringSubmatchIndex(text)
 	if at == nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
-// observerConfig is how an observer reaches a lab from outside.
+// observerConfig returns the collector's configuration for a lab, from outside.
 func observerConfig(t *testing.T, c *harness.Cluster) collector.Config {
 	t.Helper()
 	config, err := kube.LoadConfig(c.Kubeconfig())
@@ -41,7 +41,7 @@ func observerConfig(t *testing.T, c *harness.Cluster) collector.Config {
 	return out
 }
 
-// takeSurvey takes a survey of a lab.
+// takeSurvey collects a survey of a lab.
 func takeSurvey(t *testing.T, c *harness.Cluster, scope collector.Scope) *clusterstate.State {
 	t.Helper()
 	return takeSurveyWith(t, observerConfig(t, c), scope)
@@ -57,7 +57,8 @@ func takeSurveyWith(t *testing.T, config collector.Config, scope collector.Scope
 	return o.Collect(harness.Within(t, time.Minute), scope)
 }
 
-// A project with one of everything is in a survey, with its addresses, its rows, and nothing that differs.
+// TestViewSurvey checks that a survey contains a project with one object of each kind, its addresses and rows, and no
+// differences.
 func TestViewSurvey(t *testing.T) {
 	c := harness.SharedSallyport(t)
 	c.CreateOrganization(t, "survey")
@@ -101,8 +102,8 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 	t.Run("with the rights of an operator", func(t *testing.T) { checkOperatorSurvey(t, c, ns) })
 }
 
-// checkOperatorSurvey: the chart's role for operators is enough for everything, and without it the survey says what may
-// not be read.
+// checkOperatorSurvey checks that the chart's role for operators is sufficient, and that without it the survey lists
+// what could not be read.
 func checkOperatorSurvey(t *testing.T, c *harness.Cluster, ns string) {
 	config := observerConfig(t, c)
 	config.Controller.Kubernetes.Impersonate.UserName = "olga"
@@ -127,7 +128,7 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: olga}]`)
 	}
 }
 
-// checkSurveyedObjects: each object has its address.
+// checkSurveyedObjects checks that each object has its address.
 //
 //nolint:cyclop // a list of facts
 func checkSurveyedObjects(t *testing.T, s *clusterstate.State, ns string, pod netip.Addr) {
@@ -179,7 +180,7 @@ func checkSurveyedObjects(t *testing.T, s *clusterstate.State, ns string, pod ne
 	}
 }
 
-// checkSurveyedRows: each row of the project is in the logical network, and says whose it is.
+// checkSurveyedRows checks that each row of the project is in the logical network with its owner.
 //
 //nolint:cyclop // a list of facts
 func checkSurveyedRows(t *testing.T, s *clusterstate.State, ns string, pod netip.Addr) {
@@ -233,7 +234,7 @@ func checkSurveyedRows(t *testing.T, s *clusterstate.State, ns string, pod netip
 	}
 }
 
-// aclsOfPod are the ACLs of port groups that a pod's port is in.
+// aclsOfPod returns the ACLs of the port groups that contain a pod's port.
 func aclsOfPod(s *clusterstate.State, ns, pod string) (out []logical.ACL) {
 	for _, g := range s.Logical.Groups {
 		if slices.Contains(g.Ports, pod+"."+ns) {
@@ -259,13 +260,14 @@ func checkRoundTrip(t *testing.T, s *clusterstate.State) {
 	t.Logf("as a file it has %d KiB", size>>10)
 }
 
-// checkWithoutNorthbound: whether nobody listens there, or somebody who never answers, the rest is told soon.
+// checkWithoutNorthbound checks that the rest of the survey is available soon if the northbound address is closed or
+// never answers.
 func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() //nolint:errcheck // nobody is left to tell
+	defer silent.Close() //nolint:errcheck // the test is over
 	for name, server := range map[string]string{"refused": harness.FreeAddress(t), "silent": silent.Addr().String()} {
 		t.Run(name, func(t *testing.T) {
 			config := observerConfig(t, c)
@@ -290,7 +292,7 @@ func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 	}
 }
 
-// checkMissingAgent: a node on which no agent runs is told to be one, and the question does not stay.
+// checkMissingAgent checks that a node without an agent is reported, and that the Inspection is deleted.
 func checkMissingAgent(t *testing.T, c *harness.Cluster) {
 	s := takeSurvey(t, c, collector.Scope{PlanInspections: func(s *clusterstate.State) (out []kubedcv1alpha1.InspectionSpec) {
 		for _, n := range s.Cluster.Nodes {
@@ -307,7 +309,7 @@ func checkMissingAgent(t *testing.T, c *harness.Cluster) {
 	}
 }
 
-// Who does not carry out what is in the northbound database is seen: northd, or one of the chassis.
+// TestViewSurveySync checks that a survey shows when northd or a chassis lags behind the northbound database.
 func TestViewSurveySync(t *testing.T) {
 	c := harness.StartLab(t, "sync", blueprint.Blueprint{Nodes: 2, Gateways: 1, Raft: 1})
 	if p := takeSurvey(t, c, collector.Scope{Sync: true}).Logical.Progress; p.Asked == 0 || p.Done != p.Asked {

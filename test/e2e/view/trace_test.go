@@ -23,8 +23,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// TestView2TraceAgreesWithPackets asks random questions in random clusters: what trace says of the rows is what packets
-// do.
+// TestView2TraceAgreesWithPackets compares traces with packets for random questions in random clusters.
 func TestView2TraceAgreesWithPackets(t *testing.T) {
 	item := viewItems.Item(t, 2)
 	agreed, asked, same, steps := 0, 0, 0, 0
@@ -52,8 +51,8 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 	item.AddFigure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
 }
 
-// compareWithOVNTrace asks ovn-trace about each step of some questions, and returns how many are as flows have them, of
-// how many.
+// compareWithOVNTrace compares each step of some traces with ovn-trace, and returns the number of equal steps and of
+// all steps.
 func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) (same, steps int) {
 	t.Helper()
 	tracer := trace.New(takeSurvey(t, m.Cluster, collector.Scope{}))
@@ -79,23 +78,23 @@ func (m *randomCluster) compareWithOVNTrace(t *testing.T, some []traceQuestion) 
 	return same, steps
 }
 
-// traceQuestion is a question to the trace, and to the packets.
+// traceQuestion is a question for trace and for packets.
 type traceQuestion struct {
 	trace.Query
-	asker    string // the host or pod that asks
+	asker    string // host or pod
 	paths    []trace.Path
-	mismatch string // what packets did instead
+	mismatch string // the outcome of packets
 }
 
 func (q traceQuestion) targetURL() string { return q.Protocol + "://" + q.Server.String() }
 
-// requester is somebody who can ask.
+// requester is a host or pod that can send requests.
 type requester struct {
 	host, pod string
 	address   netip.Addr
 }
 
-// randomQuestions are random ones: anybody asks for anything, mostly for what is there.
+// randomQuestions returns random questions from any requester to any target, mostly existing ones.
 func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestion) {
 	t.Helper()
 	s := takeSurvey(t, m.Cluster, collector.Scope{})
@@ -138,13 +137,13 @@ func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestio
 	return out
 }
 
-// traceTarget is something that can be asked for.
+// traceTarget is a target of a request.
 type traceTarget struct {
 	netip.AddrPort
 	protocol string
 }
 
-// findTargets are ports of load balancers and of floating IPs.
+// findTargets returns the ports of load balancers and floating IPs.
 func (m *randomCluster) findTargets(s *clusterstate.State) (out []traceTarget) {
 	for _, r := range s.Logical.Routers {
 		for _, b := range r.Balancers {
@@ -164,7 +163,7 @@ func (m *randomCluster) findTargets(s *clusterstate.State) (out []traceTarget) {
 	return out
 }
 
-// findRequesters are the hosts outside and the pods that run.
+// findRequesters returns the hosts outside and the running pods.
 func (m *randomCluster) findRequesters(s *clusterstate.State) (outside, inside []requester) {
 	for _, x := range m.Blueprint.Segments() {
 		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()},
@@ -179,7 +178,7 @@ func (m *randomCluster) findRequesters(s *clusterstate.State) (outside, inside [
 	return outside, inside
 }
 
-// externalAddresses are all external ones that somebody has, and some that nobody has.
+// externalAddresses returns all external addresses in use, and some unused ones.
 func (m *randomCluster) externalAddresses(s *clusterstate.State) (out []netip.Addr) {
 	for _, e := range s.Cluster.OvnEips {
 		if e.Address.IsValid() {
@@ -194,7 +193,7 @@ func (m *randomCluster) externalAddresses(s *clusterstate.State) (out []netip.Ad
 	return out
 }
 
-// compareWithPackets asks all questions by packets, those that should be answered first.
+// compareWithPackets sends packets for all questions, first for those that should be answered.
 func (m *randomCluster) compareWithPackets(t *testing.T, all []traceQuestion) (right int, kinds string) {
 	t.Helper()
 	var good, bad []traceQuestion
@@ -212,7 +211,7 @@ func (m *randomCluster) compareWithPackets(t *testing.T, all []traceQuestion) (r
 	return len(all) - len(wrong), summarizeVerdicts(all)
 }
 
-// summarizeVerdicts is how many questions end how, with the codes of those that do not end well.
+// summarizeVerdicts formats the number of questions by verdict, with the codes of those without an answer.
 func summarizeVerdicts(all []traceQuestion) string {
 	counts, codes := map[string]int{}, map[string]int{}
 	for _, q := range all {
@@ -235,8 +234,8 @@ func summarizeVerdicts(all []traceQuestion) string {
 	return fmt.Sprintf("%s (%s)", strings.Join(words, ", "), strings.Join(reasons, ", "))
 }
 
-// askUntilNoDrops asks until no router has dropped anything that the trace does not say: on a busy machine gateways
-// change nodes, and what is under way is dropped then. What goes a wrong way goes it every time.
+// askUntilNoDrops repeats the questions until no router has dropped packets that trace does not predict: on a busy
+// machine gateways move between nodes, and packets in flight are then dropped. A wrong path is wrong every time.
 func (m *randomCluster) askUntilNoDrops(t *testing.T, all []traceQuestion) (wrong []traceQuestion) {
 	t.Helper()
 	var said []string
@@ -254,7 +253,7 @@ func (m *randomCluster) askUntilNoDrops(t *testing.T, all []traceQuestion) (wron
 	return wrong
 }
 
-// expectedDroppers are the routers outside of which the trace says that they drop packets of a question.
+// expectedDroppers returns the outside routers that drop packets of a question according to trace.
 func (m *randomCluster) expectedDroppers(q traceQuestion) (out []string) {
 	for _, p := range q.paths {
 		for _, x := range m.Blueprint.Segments() {
@@ -267,7 +266,7 @@ func (m *randomCluster) expectedDroppers(q traceQuestion) (out []string) {
 	return out
 }
 
-// unexpectedDrops is what routers have dropped, without those that the trace names.
+// unexpectedDrops returns the drops of routers that trace does not name.
 func (m *randomCluster) unexpectedDrops(t *testing.T, said []string) map[string]uint64 {
 	t.Helper()
 	out := m.CountDrops(t)
@@ -275,8 +274,8 @@ func (m *randomCluster) unexpectedDrops(t *testing.T, said []string) map[string]
 	return out
 }
 
-// reportUnexpectedDrops fails the test with the questions in which routers drop packets that the trace does not say,
-// asked one after the other.
+// reportUnexpectedDrops repeats the questions one at a time and fails the test with those in which routers drop packets
+// against trace.
 func (m *randomCluster) reportUnexpectedDrops(t *testing.T, all []traceQuestion) {
 	t.Helper()
 	for _, q := range all {
@@ -289,7 +288,7 @@ func (m *randomCluster) reportUnexpectedDrops(t *testing.T, all []traceQuestion)
 	}
 }
 
-// retraceAndAsk asks once more what came out otherwise, with a trace of the cluster as it is now.
+// retraceAndAsk repeats the questions with a different outcome, with a trace of the current cluster state.
 func (m *randomCluster) retraceAndAsk(t *testing.T, all []traceQuestion) []traceQuestion {
 	t.Helper()
 	if len(all) == 0 {
@@ -302,7 +301,7 @@ func (m *randomCluster) retraceAndAsk(t *testing.T, all []traceQuestion) []trace
 	return m.askConcurrently(all)
 }
 
-// distinctVerdicts are those of the paths, each once.
+// distinctVerdicts returns the verdicts of the paths, once each.
 func (q traceQuestion) distinctVerdicts() (out []string) {
 	for _, p := range q.paths {
 		if !slices.Contains(out, p.Verdict) {
@@ -312,7 +311,7 @@ func (q traceQuestion) distinctVerdicts() (out []string) {
 	return out
 }
 
-// expectsReply says whether packets of it come back whichever way they take.
+// expectsReply reports whether a reply is expected on every path.
 func (q traceQuestion) expectsReply() bool {
 	for _, v := range q.distinctVerdicts() {
 		if v != trace.Answered && v != trace.Refused {
@@ -322,7 +321,7 @@ func (q traceQuestion) expectsReply() bool {
 	return true
 }
 
-// askConcurrently asks questions side by side, and returns those in which packets do otherwise than was said.
+// askConcurrently sends packets for questions in parallel, and returns the questions whose outcome differs from trace.
 func (m *randomCluster) askConcurrently(all []traceQuestion) (wrong []traceQuestion) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -342,7 +341,7 @@ func (m *randomCluster) askConcurrently(all []traceQuestion) (wrong []traceQuest
 	return wrong
 }
 
-// describeTrace is what the trace says, hop by hop.
+// describeTrace formats a trace hop by hop.
 func (q traceQuestion) describeTrace() string {
 	var out strings.Builder
 	for _, p := range q.paths {
@@ -355,8 +354,8 @@ func (q traceQuestion) describeTrace() string {
 	return out.String()
 }
 
-// comparePackets is what packets do otherwise than was said; empty: nothing. A packet can be lost while a neighbour is
-// being asked for, so what should be answered is asked again; a wrong way stays wrong.
+// comparePackets returns how packets differ from trace, or an empty string. A packet can be lost during ARP resolution,
+// so a request that should be answered is repeated; a wrong path is wrong every time.
 func (m *randomCluster) comparePackets(q traceQuestion) (wrong string) {
 	for range 3 {
 		a, err := m.SendRequest(q.asker, q.targetURL())
@@ -368,13 +367,13 @@ func (m *randomCluster) comparePackets(q traceQuestion) (wrong string) {
 	return wrong
 }
 
-// What packets do.
+// Outcomes of packets.
 const (
 	outcomeSilence = "nobody answers"
 	outcomeRefused = "refused"
 )
 
-// judgeAnswer compares what happened with every way that was said.
+// judgeAnswer compares the outcome with every path of the trace.
 func (m *randomCluster) judgeAnswer(q traceQuestion, a program.Answer, err error) (happens, wrong string) {
 	happens = fmt.Sprintf("%s answers and saw %s", a.Name, a.Saw.Addr())
 	switch {
@@ -394,7 +393,7 @@ func (m *randomCluster) judgeAnswer(q traceQuestion, a program.Answer, err error
 	return happens, happens
 }
 
-// expectedOutcome is what packets should do by one way.
+// expectedOutcome returns the expected outcome on one path.
 func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 	switch p.Verdict {
 	case trace.Refused:
@@ -403,11 +402,11 @@ func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 		name := m.nameOfAddress(p.Server.Addr(), p)
 		switch listens := p.Server.Port() == 80 || p.Server.Port() == 8080; {
 		case name == "":
-			return outcomeSilence // trace can't know that nobody outside has the address
+			return outcomeSilence // trace cannot know that no host outside has the address
 		case listens:
 			return fmt.Sprintf("%s answers and saw %s", name, p.SeenSource)
 		case q.Protocol == "sctp":
-			return outcomeSilence // the pods' own SCTP says nothing on ports that it does not have
+			return outcomeSilence // the SCTP implementation of the pods is silent on closed ports
 		default:
 			return outcomeRefused
 		}
@@ -416,7 +415,8 @@ func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 	}
 }
 
-// nameOfAddress is who has an address: a host outside, or the pod that the trace names; empty: nobody.
+// nameOfAddress returns the owner of an address: a host outside, or the pod that the trace names; empty if there is
+// none.
 func (m *randomCluster) nameOfAddress(a netip.Addr, p trace.Path) string {
 	last := p.RequestHops[len(p.RequestHops)-1].About
 	if last.Kind == "Pod" {
