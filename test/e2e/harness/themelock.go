@@ -11,7 +11,8 @@ import (
 // themeLock is the lock of this process among the themes that run at the same time on the machine.
 var themeLock struct {
 	mu   sync.Mutex
-	held bool
+	file *os.File // locked; nil: this process does not hold it
+	how  int
 }
 
 // RunAlone waits until no test of another theme runs, and prevents others from starting until this test ends. It is for
@@ -27,25 +28,43 @@ func runBesideOthers(t *testing.T) {
 	lockTheme(t, syscall.LOCK_SH)
 }
 
-// lockTheme locks a file until the test ends. A process holds the gate while it waits for the lock, so that later
-// processes cannot overtake it: shared locks could starve an exclusive one.
+// GiveWay lets a test of another theme that waits to run alone go first. Long tests call it between steps that do not
+// depend on time: otherwise all themes wait until the whole test ends.
+func GiveWay(t *testing.T) {
+	t.Helper()
+	themeLock.mu.Lock()
+	defer themeLock.mu.Unlock()
+	if themeLock.file == nil || themeLock.how != syscall.LOCK_SH {
+		return
+	}
+	_ = themeLock.file.Close()
+	themeLock.file = lockInTurn(t, syscall.LOCK_SH)
+}
+
+// lockTheme locks a file until the test ends.
 func lockTheme(t *testing.T, how int) {
 	t.Helper()
 	themeLock.mu.Lock()
 	defer themeLock.mu.Unlock()
-	if themeLock.held {
+	if themeLock.file != nil {
 		return
 	}
-	gate := lockFile(t, "gate", syscall.LOCK_EX)
-	file := lockFile(t, "turn", how)
-	_ = gate.Close()
-	themeLock.held = true
+	themeLock.file, themeLock.how = lockInTurn(t, how), how
 	t.Cleanup(func() {
 		themeLock.mu.Lock()
 		defer themeLock.mu.Unlock()
-		themeLock.held = false
-		_ = file.Close()
+		_ = themeLock.file.Close()
+		themeLock.file = nil
 	})
+}
+
+// lockInTurn waits for the lock. A process holds the gate while it waits, so that later processes cannot overtake it:
+// shared locks could starve an exclusive one.
+func lockInTurn(t *testing.T, how int) *os.File {
+	t.Helper()
+	gate := lockFile(t, "gate", syscall.LOCK_EX)
+	defer gate.Close()
+	return lockFile(t, "turn", how)
 }
 
 func lockFile(t *testing.T, name string, how int) *os.File {
