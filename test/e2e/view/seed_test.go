@@ -102,6 +102,10 @@ func newSeedFixture(t *testing.T) *explainFixture {
 	harness.Eventually(t, "the management VPC is on ext-cloud, and has the first address there", func() bool {
 		return strings.Contains(d.RunNbctl(t, "lr-nat-list", "ovn-cluster"), "100.65.0.101")
 	})
+	if t.Failed() {
+		report, err := runCommand(t, d.Cluster, "doctor")
+		t.Fatalf("%s\n%s\n%v", d.RunNbctl(t, "show", "ovn-cluster"), report, err)
+	}
 	return d
 }
 
