@@ -50,40 +50,10 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 			UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true,
 		}
 		return rowDraft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
-	case intent.DNATAndSNAT:
-		// For a floating IP that is translated on a gateway, Kube-OVN sets this option and no external_ids.
-		n := &nb.NAT{
-			UUID: uuid, Type: natTypeDNATAndSNAT, ExternalIP: r.External.String(), LogicalIP: r.Logical.String(),
-			Options: map[string]string{"stateless": "false"}, ExternalIDs: ids,
-		}
-		return rowDraft{row: n, fields: []any{&n.LogicalIP}, externalIDs: &n.ExternalIDs}, nil
-	case intent.SNAT:
-		n := &nb.NAT{
-			UUID:        uuid,
-			Type:        natTypeSNAT,
-			ExternalIP:  r.External.String(),
-			LogicalIP:   formatPrefix(r.Logical),
-			ExternalIDs: ids,
-		}
-		return rowDraft{row: n, fields: []any{&n.ExternalIP}, externalIDs: &n.ExternalIDs}, nil
-	case intent.GatewayPortSNAT:
-		n := &nb.NAT{
-			UUID: uuid, Type: natTypeSNAT, ExternalIP: r.External.String(), LogicalIP: formatPrefix(r.Logical),
-			Match: r.Match, Priority: r.Priority, ExternalIDs: ids,
-		}
-		return rowDraft{row: n, fields: []any{&n.ExternalIP, &n.GatewayPort, &n.Priority}, externalIDs: &n.ExternalIDs},
-			nil
+	case intent.DNATAndSNAT, intent.SNAT, intent.GatewayPortSNAT:
+		return encodeNAT(row, uuid, ids), nil
 	case intent.LogicalRouterPolicy:
-		p := &nb.LogicalRouterPolicy{
-			UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids,
-		}
-		if p.Nexthops = strings.Fields(r.NextHops); len(p.Nexthops) == 0 {
-			p.Nexthops = nil
-		}
-		if ownership.IsRowOnlyPriority(r.Priority) {
-			p.ExternalIDs[ownership.PolicyKeepKey] = ownership.RowVendor
-		}
-		return rowDraft{row: p, fields: []any{&p.Action, &p.Nexthop, &p.Nexthops}, externalIDs: &p.ExternalIDs}, nil
+		return encodeRouterPolicy(r, uuid, ids), nil
 	case intent.LoadBalancer:
 		return encodeLoadBalancer(r, uuid, ids), nil
 	case intent.LoadBalancerHealthCheck:
@@ -91,6 +61,38 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 	default:
 		return encodeMarkedRow(row, uuid, ids)
 	}
+}
+
+func encodeNAT(row intent.Row, uuid string, ids map[string]string) rowDraft {
+	n := &nb.NAT{UUID: uuid, Type: natTypeSNAT, ExternalIDs: ids}
+	out := rowDraft{row: n, fields: []any{&n.ExternalIP}, externalIDs: &n.ExternalIDs}
+	switch r := row.(type) {
+	case intent.DNATAndSNAT:
+		// For a floating IP that is translated on a gateway, Kube-OVN sets this option and no external_ids.
+		n.Type, n.Options = natTypeDNATAndSNAT, map[string]string{"stateless": "false"}
+		n.ExternalIP, n.LogicalIP = r.External.String(), r.Logical.String()
+		out.fields = []any{&n.LogicalIP}
+	case intent.SNAT:
+		n.ExternalIP, n.LogicalIP = r.External.String(), formatPrefix(r.Logical)
+	case intent.GatewayPortSNAT:
+		n.ExternalIP, n.LogicalIP = r.External.String(), formatPrefix(r.Logical)
+		n.Match, n.Priority = r.Match, r.Priority
+		out.fields = []any{&n.ExternalIP, &n.GatewayPort, &n.Priority}
+	}
+	return out
+}
+
+func encodeRouterPolicy(r intent.LogicalRouterPolicy, uuid string, ids map[string]string) rowDraft {
+	p := &nb.LogicalRouterPolicy{
+		UUID: uuid, Priority: r.Priority, Match: r.Match, Action: r.Action, ExternalIDs: ids,
+	}
+	if p.Nexthops = strings.Fields(r.NextHops); len(p.Nexthops) == 0 {
+		p.Nexthops = nil
+	}
+	if ownership.IsRowOnlyPriority(r.Priority) {
+		p.ExternalIDs[ownership.PolicyKeepKey] = ownership.RowVendor
+	}
+	return rowDraft{row: p, fields: []any{&p.Action, &p.Nexthop, &p.Nexthops}, externalIDs: &p.ExternalIDs}
 }
 
 func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]string, have model.Model) rowDraft {
