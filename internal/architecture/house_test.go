@@ -204,7 +204,8 @@ func TestHouse7Size(t *testing.T) {
 	}
 	item.AddFigure("%d lines, %d of them comments", lines, comments)
 	if lines >= 47400 {
-		t.Errorf("%d lines: descriptions of a packet's path are not joined (item 6), and narrower lines are more lines", lines)
+		t.Errorf("%d lines: descriptions of a packet's path are not joined (item 6), and narrower lines are more lines",
+			lines)
 	}
 }
 
@@ -276,4 +277,28 @@ func clicksFromReadme(t *testing.T) map[string]int {
 		}
 	}
 	return clicks
+}
+
+// matchText recognizes a piece of OVN's match language in a string.
+var matchText = regexp.MustCompile(`\bip[46]\b|\b(inport|outport) ==|pkt\.mark|ct_label|\bct\.(trk|new|rpl)|eth\.(src|dst|mcast)`)
+
+// OVN only logs a match that it cannot parse and continues without the rule. So matches are built from values by the
+// package that parses them, and nobody else prints a family.
+func TestMatchesAreBuilt(t *testing.T) {
+	for _, f := range productionFiles(t) {
+		dir := path.Dir(f.path)
+		if dir != "internal/compile" && dir != "internal/model/intent" && dir != "internal/model/ownership" {
+			continue
+		}
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && matchText.MatchString(text.Value) {
+				t.Errorf("%s: %s is a match; build it with package match", f.fset.Position(text.Pos()), text.Value)
+			}
+			return true
+		})
+	}
+	if !matchText.MatchString(`inport == %q && ip4.src == %s`) ||
+		matchText.MatchString(`an IPv4 address of the project`) {
+		t.Error("the pattern does not recognize matches")
+	}
 }

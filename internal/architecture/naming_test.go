@@ -52,7 +52,8 @@ func checkDescription(u packageDir) error {
 	}
 	first, _, _ := strings.Cut(docs[0], "\n\n")
 	verb, _, _ := strings.Cut(strings.TrimPrefix(first, want), " ")
-	if !strings.HasPrefix(first, want) || !strings.HasSuffix(verb, "s") || !strings.HasSuffix(strings.TrimSpace(first), ".") {
+	if !strings.HasPrefix(first, want) || !strings.HasSuffix(verb, "s") ||
+		!strings.HasSuffix(strings.TrimSpace(first), ".") {
 		return fmt.Errorf("the package comment should be a sentence beginning %q and a verb, it is %q", want, first)
 	}
 	return nil
@@ -74,7 +75,8 @@ func TestSubnetNamesComeFromOwnership(t *testing.T) {
 					subnetName.MatchString(text.Value) {
 					found++
 					if u.dir != "internal/model/ownership" {
-						t.Errorf("%s: %s makes the name of a Subnet; use ownership.VPCSubnetName", s.fset.Position(text.Pos()),
+						t.Errorf("%s: %s makes the name of a Subnet; use ownership.VPCSubnetName",
+							s.fset.Position(text.Pos()),
 							text.Value)
 					}
 				}

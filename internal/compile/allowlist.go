@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -30,7 +32,7 @@ func (c *compiler) emitAllowLists() {
 	if len(returnPorts) == 0 { // this ACL makes OVN track connections on the switch; return ports have such ACLs
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelLastTier, Action: "allow-related",
-			Match: fmt.Sprintf("inport == %q && ip", c.routerSwitchPort()),
+			Match: match.All(match.InPort(c.routerSwitchPort()), match.IP()).String(),
 		})
 	}
 	if p.IngressAllowList.RestrictsAny() {
@@ -54,11 +56,11 @@ func (c *compiler) emitIngressACLs(group string, returnPorts []*returnPort, row 
 	for _, port := range switchPorts {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-			Match: fmt.Sprintf("inport == %q && ip4.src == $%s", port, set),
+			Match: match.All(match.InPort(port), match.From(match.AddressSet(ipfamily.V4, set))).String(),
 		})
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority, Action: "drop",
-			Match: fmt.Sprintf("inport == %q && ip4", port),
+			Match: match.All(match.InPort(port), match.OfFamily(ipfamily.V4)).String(),
 		})
 	}
 }
@@ -79,19 +81,19 @@ func (c *compiler) emitEgressACLs(group string, returnPorts []*returnPort, row f
 		c.w.Config.ClusterPrefixes, own, multicastAndBroadcast)})
 	row(intent.ACL{
 		PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-		Match: "ip4.dst == $" + set,
+		Match: match.To(match.AddressSet(ipfamily.V4, set)).String(),
 	})
 	row(intent.ACL{
 		PortGroup: group,
 		Direction: intent.FromLport,
 		Priority:  ownership.AllowListPriority,
 		Action:    "drop",
-		Match:     "ip4",
+		Match:     match.OfFamily(ipfamily.V4).String(),
 	})
 	if len(returnPorts) > 0 {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-			Match: fmt.Sprintf("inport == %q && ip", ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())),
+			Match: match.All(match.InPort(ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())), match.IP()).String(),
 		})
 	}
 }

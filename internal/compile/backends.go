@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -112,30 +114,31 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 	if !c.isConnected(s.eip.external.Subnet) {
 		return false // the EIp's conditions report it
 	}
-	clients := joinPrefixes(s.SourceRanges)
+	clients := ipv4Networks(s.SourceRanges)
 	port := c.routerSwitchPortOn(s.eip.external.Subnet)
 	for _, at := range []struct {
 		port      string
 		direction intent.Direction
-		match     string
+		packets   match.Expr
 	}{
-		{port, intent.ToLport, fmt.Sprintf("outport == %q && ", port)},
-		{c.routerSwitchPort(), intent.FromLport, ""},
+		{port, intent.ToLport, match.OutPort(port)},
+		{c.routerSwitchPort(), intent.FromLport, match.Expr{}},
 	} {
 		group := ownership.SourceRangePortGroup(at.port)
 		// Several Services share the group, so its origin is the project.
 		c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: at.port}, c.project.ref())
 		for _, p := range protocols {
-			if ports := s.joinPortNumbers(p); ports != "" {
-				to := fmt.Sprintf("%sip4.dst == %s && %s.dst == {%s}", at.match, s.eip.address, p, ports)
-				rule := func(priority int, match, action string) {
+			if ports := s.acceptedPorts(p); len(ports) > 0 {
+				to := match.All(at.packets, match.To(match.Addr(s.eip.address)), match.ToPorts(string(p), ports))
+				rule := func(priority int, packets match.Expr, action string) {
 					c.out.AddRow(c.w.Shard, intent.ACL{
-						PortGroup: group, Direction: at.direction, Priority: priority, Match: match, Action: action,
+						PortGroup: group, Direction: at.direction, Priority: priority, Match: packets.String(),
+						Action: action,
 					}, s.key.Ref())
 				}
-				if clients != "" { // empty: all ranges are IPv6
+				if len(clients) > 0 { // empty: all ranges are IPv6
 					rule(ownership.SourceRangePriority+1,
-						to+" && ip4.src == {"+strings.ReplaceAll(clients, " ", ", ")+"}", "pass")
+						match.All(to, match.From(match.AnyOf(clients...))), "pass")
 				}
 				rule(ownership.SourceRangePriority, to, "drop")
 			}
@@ -144,8 +147,22 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 	return true
 }
 
-// joinPortNumbers formats the accepted ports of a Service for one protocol.
-func (s *service) joinPortNumbers(protocol intent.Protocol) string {
+// ipv4Networks returns the IPv4 prefixes as operands of a match. A single address is written without a prefix length.
+func ipv4Networks(prefixes []netip.Prefix) (out []match.Network) {
+	for _, p := range prefixes {
+		switch {
+		case ipfamily.Of(p.Addr()) != ipfamily.V4:
+		case p.IsSingleIP():
+			out = append(out, match.Addr(p.Addr()))
+		default:
+			out = append(out, match.Prefix(p.Masked()))
+		}
+	}
+	return out
+}
+
+// acceptedPorts returns the accepted ports of a Service for one protocol, sorted as text.
+func (s *service) acceptedPorts(protocol intent.Protocol) []string {
 	var out []string
 	for _, p := range s.Ports {
 		if _, refused := s.refusedPorts[p]; !refused && p.Protocol == protocol {
@@ -153,5 +170,5 @@ func (s *service) joinPortNumbers(protocol intent.Protocol) string {
 		}
 	}
 	slices.Sort(out)
-	return strings.Join(out, ", ")
+	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -28,11 +29,10 @@ func (c *compiler) emitDefaultEgress() {
 	c.emitOnLinkPort()
 	c.emitStaticRoute(intent.DefaultRoute(p.defaultNetwork.Gateway))
 	within := p.ipv4Prefix().Masked()
-	c.emitRouterPolicy(intent.ReroutePolicy(ownership.DefaultEgress,
-		fmt.Sprintf("inport == %q && ip4.src == %s && ip4.dst != %s", c.internalPortName(), within, within),
+	c.emitRouterPolicy(intent.ReroutePolicy(ownership.DefaultEgress, c.matchEgress(match.Prefix(within)),
 		p.defaultNetwork.Gateway), p.ref())
 	c.emitRouterPolicy(c.onLinkPolicy(ownership.DefaultEgressOnLink,
-		"ip4.dst == "+p.defaultNetwork.Prefix.Masked().String()), p.ref())
+		match.To(match.Prefix(p.defaultNetwork.Prefix.Masked()))), p.ref())
 }
 
 // isPortReady reports whether the router's port on an external subnet has its address.
@@ -123,8 +123,8 @@ func (c *compiler) emitOnLinkPort() {
 
 // onLinkPolicy returns a policy that sends pods' packets to hosts on a connected prefix directly, not to a gateway. It
 // matches the inport, or it would match the packets again when they re-enter the router.
-func (c *compiler) onLinkPolicy(priority int, match string) intent.PolicyRoute {
-	return intent.ReroutePolicy(priority, fmt.Sprintf("inport == %q && %s", c.internalPortName(), match), onLinkNextHop)
+func (c *compiler) onLinkPolicy(priority int, packets match.Expr) intent.PolicyRoute {
+	return intent.ReroutePolicy(priority, match.All(match.InPort(c.internalPortName()), packets), onLinkNextHop)
 }
 
 // emitRouterPolicy adds a router policy: the entry of the Vpc's policyRoutes, and the row that Kube-OVN creates from

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -78,9 +80,9 @@ func selectionRef(s snapshot.Selection) state.Ref {
 }
 
 // matchEgress returns the match for packets from a set of pods to the outside.
-func (c *compiler) matchEgress(from string) string {
-	return fmt.Sprintf("inport == %q && ip4.src == %s && ip4.dst != %s", c.internalPortName(), from,
-		c.project.ipv4Prefix().Masked())
+func (c *compiler) matchEgress(from match.Operand) match.Expr {
+	return match.All(match.InPort(c.internalPortName()), match.From(from),
+		match.NotTo(match.Prefix(c.project.ipv4Prefix().Masked())))
 }
 
 // buildEgressIPPolicy returns the policy that reroutes selected pods to the available addresses of an EgressIP. Without
@@ -94,7 +96,8 @@ func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRoute
 	slices.Sort(nextHops)
 	policy := intent.LogicalRouterPolicy{
 		Priority: ownership.EgressIPSelected,
-		Match:    c.matchEgress("$" + ownership.EgressIPPodSet(c.w.Shard, s.EgressIP)),
+		Match: c.matchEgress(match.AddressSet(ipfamily.V4,
+			ownership.EgressIPPodSet(c.w.Shard, s.EgressIP))).String(),
 	}
 	switch {
 	case len(nextHops) > 0:
@@ -127,11 +130,11 @@ func (c *compiler) emitEgressLink(l snapshot.EgressLink, by state.Ref) {
 func (c *compiler) emitUnselectedEgress(unselected []netip.Addr) {
 	by, network := c.project.ref(), c.project.defaultNetwork
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, by) }
-	set := "$" + ownership.UnselectedPodSet(c.w.Shard)
+	set := match.AddressSet(ipfamily.V4, ownership.UnselectedPodSet(c.w.Shard))
 	row(intent.AddressSet{Name: ownership.UnselectedPodSet(c.w.Shard), Addresses: joinAddresses(unselected)})
 	row(intent.ReroutePolicy(ownership.EgressUnselected, c.matchEgress(set), network.Gateway).ToRouterPolicy())
 	row(c.onLinkPolicy(ownership.EgressUnselectedOnLink,
-		fmt.Sprintf("ip4.src == %s && ip4.dst == %s", set, network.Prefix.Masked())).ToRouterPolicy())
+		match.All(match.From(set), match.To(match.Prefix(network.Prefix.Masked())))).ToRouterPolicy())
 	row(intent.DropPolicy(ownership.EgressFailClosed,
-		c.matchEgress(c.project.ipv4Prefix().Masked().String())).ToRouterPolicy())
+		c.matchEgress(match.Prefix(c.project.ipv4Prefix().Masked()))).ToRouterPolicy())
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -309,15 +310,16 @@ func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 	row(intent.AddressSet{Name: d.addressSet, Addresses: joinAddresses(d.pods)})
 	onLink := d.external.Prefix.Masked()
 	for _, w := range d.rules {
-		match, onLinkPart := c.matchEgress("$"+d.addressSet), onLink
+		pods := match.AddressSet(ipfamily.V4, d.addressSet)
+		packets, onLinkPart := c.matchEgress(pods), onLink
 		if w.destination.IsValid() {
-			match += " && ip4.dst == " + w.destination.String()
+			packets = match.All(packets, match.To(match.Prefix(w.destination)))
 			onLinkPart = intersectPrefixes(w.destination, onLink)
 		}
-		row(intent.ReroutePolicy(w.priority, match, d.external.Gateway).ToRouterPolicy())
+		row(intent.ReroutePolicy(w.priority, packets, d.external.Gateway).ToRouterPolicy())
 		if onLinkPart.IsValid() {
 			row(c.onLinkPolicy(w.onLinkPriority,
-				fmt.Sprintf("ip4.src == $%s && ip4.dst == %s", d.addressSet, onLinkPart)).ToRouterPolicy())
+				match.All(match.From(pods), match.To(match.Prefix(onLinkPart)))).ToRouterPolicy())
 		}
 	}
 }
@@ -327,19 +329,19 @@ func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	if c.isDefaultNetwork(d.external) && !d.address.IsValid() {
 		return
 	}
-	match := "ip4.src == $" + d.addressSet
-	var to []string
+	packets := match.From(match.AddressSet(ipfamily.V4, d.addressSet))
+	var to []match.Network
 	for _, w := range d.rules {
 		if w.destination.IsValid() {
-			to = append(to, w.destination.String())
+			to = append(to, match.Prefix(w.destination))
 		}
 	}
-	if slices.Sort(to); len(to) > 0 {
-		match += " && ip4.dst == {" + strings.Join(to, ", ") + "}"
+	if len(to) > 0 {
+		packets = match.All(packets, match.To(match.AnyOf(to...)))
 	}
 	c.out.AddRow(c.w.Shard, intent.GatewayPortSNAT{
 		GatewayPort: c.externalPortName(d.external.Subnet), External: c.sourceAddress(d),
-		Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: match, Priority: d.natPriority,
+		Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: packets.String(), Priority: d.natPriority,
 	}, d.key.Ref())
 }
 

@@ -1,10 +1,10 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -102,9 +102,9 @@ func (c *compiler) emitHostAccess() {
 	c.emitOnLinkPort()
 	// overrides Kube-OVN's policy that sends packets to the nodes
 	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
-		fmt.Sprintf("inport == %q", ownership.OnLinkLoopbackPort(c.w.Shard))), by)
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach,
-		fmt.Sprintf("ip4.src == %s && ip4.dst == %s", c.project.ipv4Prefix().Masked(), x.Prefix.Masked())), by)
+		match.InPort(ownership.OnLinkLoopbackPort(c.w.Shard))), by)
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach, match.All(
+		match.From(match.Prefix(c.project.ipv4Prefix().Masked())), match.To(match.Prefix(x.Prefix.Masked())))), by)
 	if !c.w.Management.HasForeignSNAT {
 		c.out.AddRow(c.w.Shard, intent.SNAT{
 			External: c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address,

@@ -1,13 +1,14 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"go4.org/netipx"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -31,19 +32,19 @@ func (c *compiler) emitTenantIsolation() {
 		}
 		isolated = true
 		port := c.routerSwitchPortOn(x.Subnet)
-		match := fmt.Sprintf("outport == %q && ip4.src == $%s", port, others)
+		foreign := match.All(match.OutPort(port), match.From(match.AddressSet(ipfamily.V4, others)))
 		if shared := c.sharedAddresses(x); len(shared) > 0 {
 			unshared := ownership.UnsharedAddressSet(c.w.Shard, x.Subnet)
 			row(intent.AddressSet{
 				Name:      unshared,
 				Addresses: joinPrefixes(subtractPrefixes([]netip.Prefix{x.Prefix}, shared)),
 			})
-			match += " && ip4.dst == $" + unshared
+			foreign = match.All(foreign, match.To(match.AddressSet(ipfamily.V4, unshared)))
 		}
 		row(intent.PortGroup{Name: ownership.SourceRangePortGroup(port), Ports: port})
 		row(intent.ACL{
 			PortGroup: ownership.SourceRangePortGroup(port), Direction: intent.ToLport,
-			Priority: ownership.NetworkIsolationPriority, Match: match, Action: "drop",
+			Priority: ownership.NetworkIsolationPriority, Match: foreign.String(), Action: "drop",
 		})
 	}
 	if isolated {

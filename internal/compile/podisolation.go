@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -51,11 +52,13 @@ func (c *compiler) emitDropACLs(ports []snapshot.PodPort) {
 	slices.Sort(names)
 	group := ownership.IsolationPortGroup(c.subnetName())
 	c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: strings.Join(names, " ")}, c.isolationRef())
-	for direction, port := range map[intent.Direction]string{intent.FromLport: "inport", intent.ToLport: "outport"} {
+	for direction, packets := range map[intent.Direction]match.Expr{
+		intent.FromLport: match.InPortGroup(group), intent.ToLport: match.OutPortGroup(group),
+	} {
 		c.out.AddRow(c.w.Shard, intent.ACL{
 			PortGroup: group, Direction: direction, Tier: ownership.IsolationTier,
 			Priority: ownership.IsolationPriority,
-			Match:    fmt.Sprintf("%s == @%s", port, group), Action: "drop",
+			Match:    packets.String(), Action: "drop",
 		}, c.isolationRef())
 	}
 }

@@ -2,11 +2,11 @@ package compile
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -133,9 +133,9 @@ func (c *compiler) returnsBySource(x *snapshot.ExternalSubnet) bool {
 // emitSourceReturn routes all packets from the target of a FIp to the outside through the FIp's network.
 func (c *compiler) emitSourceReturn(f *fip, network *snapshot.ExternalSubnet) {
 	c.emitOnLinkPort()
-	source := "ip4.src == " + f.target.String()
+	source := match.From(match.Addr(f.target))
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnFIP,
-		fmt.Sprintf("inport == %q && %s", c.internalPortName(), source), network.Gateway), f.key.Ref())
+		match.All(match.InPort(c.internalPortName()), source), network.Gateway), f.key.Ref())
 	c.emitRouterPolicy(c.onLinkPolicy(ownership.ReturnFIPOnLink,
-		source+" && ip4.dst == "+network.Prefix.Masked().String()), f.key.Ref())
+		match.All(source, match.To(match.Prefix(network.Prefix.Masked())))), f.key.Ref())
 }

@@ -1,13 +1,14 @@
 package compile
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -99,16 +100,17 @@ func (c *compiler) emitHairpinPort() {
 	row(intent.QoS{
 		Switch:   c.subnetName(),
 		Priority: 110,
-		Match:    "eth.dst == " + intent.DeriveMAC(name),
+		Match:    match.ToMAC(intent.DeriveMAC(name)).String(),
 		Mark:     ownership.ForgedMark,
 	})
 	row(intent.QoS{
 		Switch:   c.subnetName(),
 		Priority: 115,
-		Match:    "eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255",
-		Mark:     ownership.ForgedMark,
+		Match: match.All(match.MulticastFrame(), match.OfFamily(ipfamily.V4), match.NotMulticast(ipfamily.V4),
+			match.NotTo(match.Addr(netip.AddrFrom4([4]byte{255, 255, 255, 255})))).String(),
+		Mark: ownership.ForgedMark,
 	})
-	c.emitRouterPolicy(intent.DropPolicy(ownership.ReturnForged, fmt.Sprintf("pkt.mark == %d", ownership.ForgedMark)),
+	c.emitRouterPolicy(intent.DropPolicy(ownership.ReturnForged, match.Marked(ownership.ForgedMark)),
 		c.hairpinRef())
 }
 
@@ -121,12 +123,12 @@ func (c *compiler) hairpinRef() state.Ref {
 // policies are kept when that port is deleted and recreated, because Kube-OVN writes them slowly.
 func (c *compiler) emitReturnPort(l *returnPort) {
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnReply,
-		fmt.Sprintf("inport == %q && pkt.mark == %d", c.internalPortName(), l.mark), l.nextHop), l.ref())
-	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnLeave, fmt.Sprintf("inport == %q && ip4.dst != %s",
-		l.routerPort, l.network.Prefix.Masked()), l.network.Gateway), l.ref())
+		match.All(match.InPort(c.internalPortName()), match.Marked(l.mark)), l.nextHop), l.ref())
+	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnLeave, match.All(
+		match.InPort(l.routerPort), match.NotTo(match.Prefix(l.network.Prefix.Masked()))), l.network.Gateway), l.ref())
 	if c.w.Management != nil { // Kube-OVN's policy would send it to the nodes
 		c.emitRouterPolicy(intent.AllowPolicy(ownership.ReturnLeave,
-			fmt.Sprintf("inport == %q && ip4.dst == %s", l.routerPort, l.network.Prefix.Masked())), l.ref())
+			match.All(match.InPort(l.routerPort), match.To(match.Prefix(l.network.Prefix.Masked())))), l.ref())
 	}
 	if !c.w.Engine.RouterPorts[l.externalPort] {
 		return
@@ -171,22 +173,22 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 // emitLabelACLs adds the ACLs that label each connection with the network it arrived on. Connections from the default
 // network also get a label, so that a connection without one must be older than the return port.
 func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
-	rule := func(direction intent.Direction, tier, priority int, match, action string, label int) {
+	rule := func(direction intent.Direction, tier, priority int, packets match.Expr, action string, label int) {
 		row(intent.ACL{
 			PortGroup: l.portGroup,
 			Direction: direction,
 			Tier:      tier,
 			Priority:  priority,
-			Match:     match,
+			Match:     packets.String(),
 			Action:    action,
 			Label:     label,
 		})
 	}
 	row(intent.PortGroup{Name: l.portGroup, Ports: l.switchPort})
 	for port, label := range map[string]int{l.switchPort: l.mark, c.routerSwitchPort(): ownership.DefaultNetworkLabel} {
-		match := fmt.Sprintf("inport == %q && ip", port)
-		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, match, "pass", label)
-		rule(intent.ToLport, ownership.LabelLastTier, 0, match, "allow-related", label)
+		packets := match.All(match.InPort(port), match.IP())
+		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, packets, "pass", label)
+		rule(intent.ToLport, ownership.LabelLastTier, 0, packets, "allow-related", label)
 	}
 	row(intent.AddressSet{Name: c.targetSetName(l), Addresses: joinAddresses(l.targets)})
 	rule(intent.FromLport, ownership.LabelTier, ownership.LabelPriority, c.matchMidStream(l), "pass", l.mark)
@@ -195,20 +197,20 @@ func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 // emitMarkQoS adds the QoS rows that mark replies. Marks are cleared when a reply comes back from the router, before it
 // leaves the node. Marks set by a sender are cleared as well.
 func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
-	mark := func(priority int, match string, mark int) {
-		row(intent.QoS{Switch: c.subnetName(), Priority: priority, Match: match, Mark: mark})
+	mark := func(priority int, packets match.Expr, mark int) {
+		row(intent.QoS{Switch: c.subnetName(), Priority: priority, Match: packets.String(), Mark: mark})
 	}
-	mark(120, fmt.Sprintf("inport == %q && pkt.mark == %d", ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()),
-		l.mark), 0)
-	mark(110, "eth.dst == "+l.mac, ownership.ForgedMark)
-	mark(100, fmt.Sprintf("ct.trk && ct_label.label == %d", l.mark), l.mark)
+	hairpin := ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())
+	mark(120, match.All(match.InPort(hairpin), match.Marked(l.mark)), 0)
+	mark(110, match.ToMAC(l.mac), ownership.ForgedMark)
+	mark(100, match.All(match.Tracked(), match.Labelled(l.mark)), l.mark)
 	if c.isDefaultNetwork(l.network) { // connections that are older than the return port
-		mark(97, fmt.Sprintf("ct.trk && ct.rpl && ct_label.label == %d && ip4.dst != %s", ownership.DefaultNetworkLabel,
-			l.subnet), l.mark)
+		mark(97, match.All(match.Tracked(), match.Reply(), match.Labelled(ownership.DefaultNetworkLabel),
+			match.NotTo(match.Prefix(l.subnet))), l.mark)
 	}
-	mark(96, "ct.trk && ct.rpl && ct_label.label == 0 && "+c.matchFromTargets(l), l.mark)
+	mark(96, match.All(match.Tracked(), match.Reply(), match.Labelled(0), c.matchFromTargets(l)), l.mark)
 	mark(95, c.matchMidStream(l), l.mark)
-	mark(90, fmt.Sprintf("pkt.mark == %d", l.mark), 0)
+	mark(90, match.Marked(l.mark), 0)
 }
 
 // routerSwitchPortOn returns the name of a switch's port to the router. Kube-OVN defines it.
@@ -225,15 +227,16 @@ func (c *compiler) targetSetName(l *returnPort) string {
 
 // matchFromTargets returns the match for packets to the outside from targets that are reachable on this network only.
 // Replies among them without a label belong to a connection through this network that is older than the return port.
-func (c *compiler) matchFromTargets(l *returnPort) string {
-	return fmt.Sprintf("ip4.src == $%s && ip4.dst != %s", c.targetSetName(l), l.subnet)
+func (c *compiler) matchFromTargets(l *returnPort) match.Expr {
+	return match.All(match.From(match.AddressSet(ipfamily.V4, c.targetSetName(l))), match.NotTo(match.Prefix(l.subnet)))
 }
 
 // matchMidStream returns the match for packets from such targets in the middle of a connection that their node has
 // never seen, from a server's port: the target moved from another node, or connections were not tracked before the
 // return port existed.
-func (c *compiler) matchMidStream(l *returnPort) string {
-	return "ct.trk && ct.new && " + c.matchFromTargets(l) + " && tcp.src < 32768 && tcp.flags == 0/2"
+func (c *compiler) matchMidStream(l *returnPort) match.Expr {
+	return match.All(match.Tracked(), match.NewConnection(), c.matchFromTargets(l),
+		match.TCPFromPortBelow(32768), match.TCPWithoutSYN())
 }
 
 // joinAddresses formats addresses, sorted as text and separated by spaces.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
@@ -33,7 +34,7 @@ func removeChange(key intent.VpcEntryKey, e intent.VpcEntry) entryChange {
 
 func TestElementIsReadAsItIsWritten(t *testing.T) {
 	route := intent.DefaultRoute(gatewayAddr)
-	policy := intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == 10.0.0.7", gatewayAddr)
+	policy := intent.ReroutePolicy(ownership.ReturnFIP, fromAddr("10.0.0.7"), gatewayAddr)
 	_, wantRoute := route.ToVpcEntry("v")
 	_, wantPolicy := policy.ToVpcEntry("v")
 	for name, c := range map[string]struct {
@@ -99,9 +100,9 @@ func TestEditKeepsWhatItWasNotAskedToChange(t *testing.T) {
 		{"priority": 32000, "match": "ip4", "action": "allow"},
 		{"priority": 30000, "match": "ip4.src == 10.0.0.8", "action": "reroute", "nextHopIP": "198.51.100.1"}]`)
 	got, changed, err := editList(intent.PolicyRoutes, before, []entryChange{
-		putChange(intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == 10.0.0.7", gatewayAddr).ToVpcEntry("v")),
-		removeChange(intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == 10.0.0.8", gatewayAddr).ToVpcEntry("v")),
-		putChange(intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == 10.0.0.9", gatewayAddr).ToVpcEntry("v")),
+		putChange(intent.ReroutePolicy(ownership.ReturnFIP, fromAddr("10.0.0.7"), gatewayAddr).ToVpcEntry("v")),
+		removeChange(intent.ReroutePolicy(ownership.ReturnFIP, fromAddr("10.0.0.8"), gatewayAddr).ToVpcEntry("v")),
+		putChange(intent.ReroutePolicy(ownership.ReturnFIP, fromAddr("10.0.0.9"), gatewayAddr).ToVpcEntry("v")),
 		putChange(intent.DefaultRoute(gatewayAddr).ToVpcEntry("v")), // of another list
 	})
 	if err != nil {
@@ -152,3 +153,5 @@ func TestSecondDefaultRouteGoes(t *testing.T) {
 		t.Errorf("got %v, %v; want ours in the first place and the other network's", got, err)
 	}
 }
+
+func fromAddr(a string) match.Expr { return match.From(match.Addr(netip.MustParseAddr(a))) }

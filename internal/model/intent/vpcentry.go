@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+
+	"github.com/sallyport/sallyport/internal/model/match"
 )
 
 // VpcList is a list in the spec of a Vpc that several writers share.
@@ -56,18 +58,18 @@ type PolicyRoute struct {
 }
 
 // DropPolicy returns a policy that drops matching packets.
-func DropPolicy(priority int, match string) PolicyRoute {
-	return PolicyRoute{Priority: priority, Match: match, Action: "drop"}
+func DropPolicy(priority int, packets match.Expr) PolicyRoute {
+	return PolicyRoute{Priority: priority, Match: packets.String(), Action: "drop"}
 }
 
 // AllowPolicy returns a policy that leaves matching packets to the routing table.
-func AllowPolicy(priority int, match string) PolicyRoute {
-	return PolicyRoute{Priority: priority, Match: match, Action: "allow"}
+func AllowPolicy(priority int, packets match.Expr) PolicyRoute {
+	return PolicyRoute{Priority: priority, Match: packets.String(), Action: "allow"}
 }
 
 // ReroutePolicy returns a policy that sends matching packets to a next hop.
-func ReroutePolicy(priority int, match string, to netip.Addr) PolicyRoute {
-	return PolicyRoute{Priority: priority, Match: match, Action: "reroute", NextHop: to}
+func ReroutePolicy(priority int, packets match.Expr, to netip.Addr) PolicyRoute {
+	return PolicyRoute{Priority: priority, Match: packets.String(), Action: "reroute", NextHop: to}
 }
 
 // ToVpcEntry returns the policy as an entry of a Vpc's list.

@@ -136,6 +136,7 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 	item := labItems.Item(t, 6)
 	rounds := show.ChooseSize(10, 3)
 	b := blueprint.Default()
+	t.Setenv("TMPDIR", t.TempDir()) // other programs write to the machine's own
 	before := collectTraces(t)
 	for i := range rounds {
 		name := fmt.Sprintf("e2e-%d-round%d", os.Getpid(), i)
@@ -184,7 +185,7 @@ func collectTraces(t *testing.T) map[string]bool {
 	for _, l := range links {
 		out["link "+l.Attrs().Name] = true
 	}
-	for _, dir := range []string{"/run", "/var/log", "/tmp", "/etc"} {
+	for _, dir := range []string{"/run", "/var/log", os.TempDir(), "/etc"} {
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err == nil {
 				out["file "+path] = true

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/internal/model/state/statetest"
@@ -37,7 +38,8 @@ spec:
 	})
 	gateway, other := netip.MustParseAddr("91.224.11.1"), netip.MustParseAddr("100.65.0.1")
 	reply := func(pod string) (intent.VpcEntryKey, intent.VpcEntry) {
-		return intent.ReroutePolicy(ownership.ReturnFIP, "ip4.src == "+pod, gateway).ToVpcEntry("elements")
+		from := match.From(match.Addr(netip.MustParseAddr(pod)))
+		return intent.ReroutePolicy(ownership.ReturnFIP, from, gateway).ToVpcEntry("elements")
 	}
 	first, second := elementSet{}, elementSet{}
 	first.add(intent.DefaultRoute(gateway).ToVpcEntry("elements"))

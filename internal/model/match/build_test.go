@@ -1,0 +1,39 @@
+package match
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+)
+
+// What is built is what Parse reads, in both families.
+func TestBuiltMatchesAreParsed(t *testing.T) {
+	four, six := Prefix(netip.MustParsePrefix("10.0.0.0/24")), Prefix(netip.MustParsePrefix("fd00::/64"))
+	one := Addr(netip.MustParseAddr("192.0.2.7"))
+	for want, e := range map[string]Expr{
+		`inport == "a-b" && ip4.src == 10.0.0.0/24 && ip4.dst != 10.0.0.0/24`: All(InPort("a-b"), From(four),
+			NotTo(four)),
+		`outport == "x" && ip6.src == $set && ip6.dst == fd00::/64`: All(OutPort("x"),
+			From(AddressSet(ipfamily.V6, "set")), To(six)),
+		`ip4.dst == {10.0.0.0/24, 192.0.2.7}`: To(AnyOf(one, four, one)),
+		`ip4.dst == 192.0.2.7 && tcp.dst == {443, 80}`: All(Expr{}, To(one),
+			ToPorts("tcp", []string{"443", "80"})),
+		`ct.trk && ct.rpl && ct_label.label == 5 && pkt.mark == 7`: All(Tracked(), Reply(), Labelled(5),
+			Marked(7)),
+		`ct.trk && ct.new && tcp.src < 32768 && tcp.flags == 0/2`: All(Tracked(), NewConnection(),
+			TCPFromPortBelow(32768), TCPWithoutSYN()),
+		`eth.mcast && ip4 && !ip4.mcast`: All(MulticastFrame(),
+			OfFamily(ipfamily.V4), NotMulticast(ipfamily.V4)),
+		`inport == @g && ip`: All(InPortGroup("g"), IP()),
+		`outport == @g && eth.dst == 0a:00:00:00:00:01`: All(OutPortGroup("g"),
+			ToMAC("0a:00:00:00:00:01")),
+	} {
+		if e.String() != want {
+			t.Errorf("built %s, want %s", e, want)
+		}
+		if _, err := Parse(e.String()); err != nil {
+			t.Error(err)
+		}
+	}
+}
