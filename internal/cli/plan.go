@@ -83,6 +83,7 @@ func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen [
 	if len(shards) == 0 {
 		return errors.New("no Project, EIp or FIp in the manifests; set -f to a file or directory that contains one")
 	}
+	changes := false
 	for _, shard := range shards {
 		if len(chosen) > 0 && !slices.Contains(chosen, shard) {
 			continue
@@ -93,7 +94,11 @@ func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen [
 		if err != nil {
 			return err
 		}
-		printPlan(out, clusterstate.EscapeControlChars(clusterstate.NewShard(shard, plans, verdicts)))
+		changes = printPlan(out, clusterstate.EscapeControlChars(clusterstate.NewShard(shard, plans, verdicts))) ||
+			changes
+	}
+	if changes && o.exitCode {
+		return errDrift
 	}
 	return nil
 }
@@ -109,7 +114,7 @@ func preparePlans(ctx context.Context, world *snapshot.VpcInput) ([]state.Plan, 
 		return nil, nil, err
 	}
 	elements, err := state.PreparePlan(ctx,
-		state.EmptyTarget[intent.VpcEntryKey, intent.VpcEntry]("elements of the Vpc's lists"), want.VpcEntries)
+		state.EmptyTarget[intent.VpcEntryKey, intent.VpcEntry]("entries of the Vpc's lists"), want.VpcEntries)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -35,6 +35,9 @@ const (
 	slowRetryDelay   = 500 * time.Millisecond
 )
 
+// minForgetAt is the smallest number of start times at which old ones are dropped.
+const minForgetAt = 1024
+
 // maxRequeueDelay is the longest delay before a waiting shard runs again.
 const maxRequeueDelay = 30 * time.Second
 
@@ -64,6 +67,7 @@ type Runner struct {
 	requeues       map[string]int           // runs of a shard since its last event
 	startedAt      map[string]time.Time     // when the last run of a shard started
 	cooldowns      map[string]time.Duration // minimum interval of large shards
+	forgetAt       int                      // number of start times at which old ones are dropped
 	slowShards     map[string]bool          // shards whose last run was slow
 	slowWorkers    int                      // workers that run slow shards
 	maxSlowWorkers int                      // limit for slowWorkers
@@ -134,18 +138,41 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	r.recordRunEnd(shard, slow, time.Since(begun))
 	r.onDone(shard, time.Since(begun), err)
 	if err != nil {
-		r.logger.Warn("shard failed; retrying", "vpc", shard, "error", err)
+		r.logger.Warn("shard failed; retrying", "shard", shard, "error", err)
 		r.queue.AddRateLimited(shard)
 		return true
 	}
 	r.queue.Forget(shard)
-	r.mu.Lock()
-	r.cooldowns[shard] = time.Duration(result.Size-largeShardSize) * cooldownPerItem
-	r.mu.Unlock()
+	r.setCooldown(shard, result.Size)
 	if result.RequeueAfter > 0 {
 		r.queue.AddAfter(shard, r.requeueDelay(shard, result.RequeueAfter))
 	}
 	return true
+}
+
+// setCooldown sets the minimum interval of a large shard.
+func (r *Runner) setCooldown(shard string, size int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if size <= largeShardSize {
+		delete(r.cooldowns, shard)
+		return
+	}
+	r.cooldowns[shard] = time.Duration(size-largeShardSize) * cooldownPerItem
+}
+
+// forgetOldRuns drops the start times that no longer delay a run, so that shards that were deleted long ago use no
+// memory. It is called when there are twice as many as after the last call.
+func (r *Runner) forgetOldRuns(now time.Time) {
+	if len(r.startedAt) < r.forgetAt {
+		return
+	}
+	for shard, started := range r.startedAt {
+		if now.Sub(started) > max(minInterval, r.cooldowns[shard]) {
+			delete(r.startedAt, shard)
+		}
+	}
+	r.forgetAt = max(minForgetAt, 2*len(r.startedAt))
 }
 
 // acquireWorker reports whether a shard is slow, and whether it may run now.
@@ -158,6 +185,7 @@ func (r *Runner) acquireWorker(shard string, now time.Time) (slow, admitted bool
 		}
 		r.slowWorkers++
 	}
+	r.forgetOldRuns(now)
 	r.startedAt[shard] = now
 	return slow, true
 }

@@ -42,9 +42,11 @@ func (t Links) saveRoutes(l netlink.Link) error {
 	noted := all[name]
 	for _, family := range families {
 		filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-		list, err := t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		list, err := listWithRetry("routes of "+name, func() ([]netlink.Route, error) {
+			return t.kernel.handle.RouteListFiltered(family, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+		})
 		if err != nil {
-			return fmt.Errorf("list routes of %s: %w", name, err)
+			return err
 		}
 		for _, r := range list {
 			if route := newLostRoute(r, family); isManualRoute(r.Protocol) && !slices.Contains(noted, route) {

@@ -27,10 +27,15 @@ func (k *Kernel) Watch(ctx context.Context, changed func()) error {
 		routing.Close()
 		return fmt.Errorf("watch nftables: %w", err)
 	}
-	for _, socket := range []*nl.NetlinkSocket{routing, filtering} {
+	sockets := []*nl.NetlinkSocket{routing, filtering}
+	for _, socket := range sockets {
 		if err := socket.SetReceiveTimeout(&unix.Timeval{Sec: 1}); err != nil { // to notice the end of the context
+			routing.Close()
+			filtering.Close()
 			return fmt.Errorf("watch: %w", err)
 		}
+	}
+	for _, socket := range sockets {
 		go receiveEvents(ctx, socket, changed)
 	}
 	return nil

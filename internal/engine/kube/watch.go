@@ -218,36 +218,55 @@ func (w *eventMapper) enqueueEndpointShards(ctx context.Context, namespace strin
 	}
 }
 
-// handleWorkload enqueues the shards that depend on a namespace, node, pod, VM, Service or its endpoints.
+// handleWorkload enqueues the shards that depend on a namespace, node, pod, VM, Service or its endpoints. One of the
+// two objects is nil if it was created or deleted.
 func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object) {
+	object := is
+	if object == nil {
+		object = was
+	}
+	switch object.(type) {
+	case *corev1.Namespace:
+		w.handleNamespace(ctx, was, is)
+		w.handleNamespaceLabels(ctx, was, is)
+		w.handleQuotaChange(ctx, was, is)
+	case *corev1.Node:
+		w.handleGatewayNode(was, is)
+		w.handleEgressNode(ctx, was, is)
+		w.handleUplinkNode(was, is)
+	case *corev1.Service:
+		w.handleServiceAddresses(ctx, was, is)
+		w.handleServiceEgress(ctx, was, is)
+		w.handleLoadBalancer(ctx, was, is)
+	case *discoveryv1.EndpointSlice:
+		w.handleEndpointSlice(ctx, was, is)
+	case *corev1.Pod:
+		w.handleFIpTarget(ctx, was, is)
+		w.handleSelectedPod(ctx, was, is)
+	case *VirtualMachineInstance:
+		w.handleFIpTarget(ctx, was, is)
+	}
+}
+
+// handleLoadBalancer enqueues the shard of a Service that is a load balancer, or was one.
+func (w *eventMapper) handleLoadBalancer(ctx context.Context, was, is client.Object) {
 	for _, object := range []client.Object{was, is} {
-		switch o := object.(type) {
-		case *corev1.Namespace:
-			w.handleNamespace(ctx, was, is)
-			w.handleNamespaceLabels(ctx, was, is)
-			w.handleQuotaChange(ctx, was, is)
-			return
-		case *corev1.Node:
-			w.handleGatewayNode(was, is)
-			w.handleEgressNode(ctx, was, is)
-			w.handleUplinkNode(was, is)
-			return
-		case *corev1.Service:
-			w.handleServiceAddresses(ctx, was, is)
-			w.handleServiceEgress(ctx, was, is)
-			if isLoadBalancer(o) && !isSameService(was, is) { // it is a load balancer, or was one
-				w.enqueueNamespace(ctx, o.Namespace)
-			}
-		case *discoveryv1.EndpointSlice:
-			w.handleEndpoints(ctx, o)
-		case *corev1.Pod:
-			w.handleFIpTarget(ctx, was, is)
-			w.handleSelectedPod(ctx, was, is)
-			return
-		case *VirtualMachineInstance:
-			w.handleFIpTarget(ctx, was, is)
+		if s, ok := object.(*corev1.Service); ok && isLoadBalancer(s) && !isSameService(was, is) {
+			w.enqueueNamespace(ctx, s.Namespace)
 			return
 		}
+	}
+}
+
+// handleEndpointSlice enqueues the shards of the Service that a slice belongs to, and belonged to.
+func (w *eventMapper) handleEndpointSlice(ctx context.Context, was, is client.Object) {
+	before, _ := was.(*discoveryv1.EndpointSlice)
+	after, _ := is.(*discoveryv1.EndpointSlice)
+	if before != nil && (after == nil || serviceNameOf(before) != serviceNameOf(after)) {
+		w.handleEndpoints(ctx, before)
+	}
+	if after != nil {
+		w.handleEndpoints(ctx, after)
 	}
 }
 

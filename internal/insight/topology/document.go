@@ -327,6 +327,16 @@ func formatPortAddress(p RouterPort) string {
 	return p.Addresses[0].Addr().String()
 }
 
+// managementSubnets returns the subnets of the management VPC; none if it could not be read.
+func (d *markdownDoc) managementSubnets() []Subnet {
+	for _, v := range d.graph.Vpcs {
+		if v.Management {
+			return v.Subnets
+		}
+	}
+	return nil
+}
+
 // describeNode returns the interfaces and routes that a node reported.
 func (d *markdownDoc) describeNode(n Node, inner Subnet) []string {
 	lines := []string{"Interfaces:"}
@@ -355,7 +365,7 @@ func (d *markdownDoc) formatNodeRoutes(n Node) (lines []string) {
 		if r.To == defaultRouteProbe {
 			to, what = "default", "everything else"
 		}
-		for _, s := range d.graph.Vpcs[0].Subnets {
+		for _, s := range d.managementSubnets() {
 			for _, p := range s.Prefixes {
 				if s.Purpose == SubnetPods && p.Contains(r.To) {
 					to, what = p.String(), "pods"
