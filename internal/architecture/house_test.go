@@ -188,6 +188,63 @@ func TestPortNamesAreRecognized(t *testing.T) {
 	}
 }
 
+// examples are the worked examples of ARCHITECTURE.md: what is searched, and the files that have it.
+var examples = []struct {
+	what, pattern string
+	files         []string
+}{
+	{"OVN table", `intent\.QoS\b|nb\.QoS\b|type QoS struct|QoSTable`, []string{
+		"internal/compile/returnport.go", "internal/engine/ovn/markedrows.go", "internal/engine/ovn/nb/nb.go",
+		"internal/engine/ovn/nb/tables.go", "internal/engine/ovn/network.go", "internal/engine/ovn/parents.go",
+		"internal/model/intent/switchrows.go", "internal/model/logical/logical.go",
+	}},
+	{
+		"Service annotation", `HealthAnnotation|type HealthCheck struct{ Interval|snapshot\.HealthCheck|s\.HealthCheck\.`,
+		[]string{
+			"api/kubedc/v1/names.go", "internal/compile/backends.go", "internal/engine/kube/services.go",
+			"internal/insight/explain/describe.go", "internal/model/snapshot/snapshot.go",
+		},
+	},
+	{"engine quirk", `RemovesLoadBalancersOnStart`, []string{"internal/engine/kubeovn/quirks.go"}},
+}
+
+func TestHouse5Examples(t *testing.T) {
+	item := list.Item(t, 5)
+	guide, err := os.ReadFile(filepath.Join(moduleRoot(t), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range examples {
+		var found []string
+		pattern := regexp.MustCompile(e.pattern)
+		for _, f := range productionFiles(t) {
+			if pattern.MatchString(strings.Join(readLines(t, f), "\n")) {
+				found = append(found, f.path)
+			}
+		}
+		slices.Sort(found)
+		if !slices.Equal(found, e.files) {
+			t.Errorf("%s: the files are %q, the example says %q", e.what, found, e.files)
+		}
+		for _, file := range e.files {
+			if !bytes.Contains(guide, []byte("`"+file+"`")) {
+				t.Errorf("%s: ARCHITECTURE.md does not name %s", e.what, file)
+			}
+		}
+		item.AddFigure("%s: %d files", e.what, len(e.files))
+	}
+	shards := 0
+	for _, f := range productionFiles(t) {
+		if strings.Contains(strings.Join(readLines(t, f), "\n"), "NodesShard") {
+			shards++
+		}
+	}
+	item.AddFigure("kind of shard: %d files name that of NodePaths; shards are not typed", shards)
+	if !bytes.Contains(guide, []byte(strconv.Itoa(shards)+" files name it")) {
+		t.Errorf("ARCHITECTURE.md is wrong about the %d files that name the shard of NodePaths", shards)
+	}
+}
+
 func TestHouse7Size(t *testing.T) {
 	if !show.IsFullSize() {
 		t.Skip("not reached yet: shown at full size only")
