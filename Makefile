@@ -221,8 +221,8 @@ show-ground: build chart ## Show parts from empty caches, the time of CI, five r
 	HELM=$(HELM) SALLYPORT_SIZE=full go test -count=1 -timeout 12h -v -run '^TestGround[0-9]' ./test/ground -show
 
 .PHONY: show-house
-show-house: ## Show how the code is named, sized and documented, a line for each
-	SALLYPORT_SIZE=full go test -count=1 -v -run '^TestHouse[0-9]' ./internal/architecture -show
+show-house: parts chart ## Show how the code is named, sized and documented, and that it behaves as before, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 30m -v -run '^TestHouse[0-9]' ./internal/architecture -show
 
 ##@ Help
 

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -264,6 +265,47 @@ func TestHouse7Size(t *testing.T) {
 		t.Errorf("%d lines: descriptions of a packet's path are not joined (item 6), and narrower lines are more lines",
 			lines)
 	}
+}
+
+// goldenRow recognizes a row, an object or an entry of a Vpc's list in the difference of a golden case.
+var goldenRow = regexp.MustCompile(`^[-+]  [A-Z][A-Za-z_]+ .*(→|  # )|^[-+]  (policyRoutes|staticRoutes|extraExternalSubnets) `)
+
+// TestHouse8Behaviour compares with the commit before the tree was changed: the golden cases want the same rows, and a
+// live cluster is upgraded without a write.
+func TestHouse8Behaviour(t *testing.T) {
+	if !show.IsFullSize() {
+		t.Skip("needs a lab and the history of the repository")
+	}
+	item := list.Item(t, 8)
+	before := strings.TrimSpace(runInRoot(t, nil, "git", "log", "--diff-filter=A", "--format=%H", "-1", "--",
+		"docs/glossary.md")) + "~1"
+	changed := 0
+	for line := range strings.Lines(runInRoot(t, nil, "git", "diff", before, "HEAD", "--",
+		"internal/compile/testdata")) {
+		if goldenRow.MatchString(line) {
+			changed++
+			t.Errorf("a golden case wants something else: %s", line)
+		}
+	}
+	item.AddFigure("rows, objects and entries that golden cases want: %d changed", changed)
+	out := runInRoot(t, []string{"SALLYPORT_UPGRADE_FROM=" + before}, "go", "test", "-count=1", "-v", "-run",
+		"^TestUpgradeWritesNothing$", "./test/e2e/install")
+	for line := range strings.Lines(out) {
+		if _, figure, found := strings.Cut(line, "upgrade from "); found {
+			item.AddFigure("upgrade of a live cluster from %s", strings.TrimSpace(figure))
+		}
+	}
+}
+
+func runInRoot(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = moduleRoot(t), append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 // questions are what users look for, with words that the right page has. Clicks are counted from README.md.

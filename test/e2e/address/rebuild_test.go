@@ -45,7 +45,7 @@ func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any))
 		}
 		c.WaitForObject(t, "Project", "drift", "built", func(o *unstructured.Unstructured) bool {
 			return o != nil && strings.Contains(fmt.Sprint(o.Object["status"]),
-				"it works until the project's pods (1) have ended")
+				"it works until the project's pods (1) have terminated")
 		})
 		c.ExpectAnswer(t, "client-ext-cloud", "http://"+external, "web", "")
 		return p.deleteObject("Pod", ns, "web")()

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -29,6 +30,7 @@ const controllerProgram = "../../../bin/sallyport-controller"
 // Controller is sallyport-controller, run next to a lab with only the permissions of the chart's ServiceAccount.
 type Controller struct {
 	Args           []string
+	Program        string // of another version; empty: as built here
 	logFile        string
 	MetricsAddress string
 
@@ -140,7 +142,7 @@ func (c *Controller) Start(t *testing.T) {
 	defer log.Close() //nolint:errcheck // the process has its own descriptor
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.Process = exec.Command(controllerProgram, c.Args...)
+	c.Process = exec.Command(cmp.Or(c.Program, controllerProgram), c.Args...)
 	c.Process.Stdout, c.Process.Stderr = log, log
 	if err := c.Process.Start(); err != nil {
 		t.Fatalf("%v; run make build", err)

@@ -280,7 +280,7 @@ spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addre
 		g.Segment(t, "vlan1").Gateways[0].Addr(), g.serviceIPs["vlan1"]))
 	g.WaitForObject(t, "NodePath", "", "node1", func(o *unstructured.Unstructured) bool {
 		message, _ := harness.FindCondition(o, "Programmed")["message"].(string)
-		return harness.FalseReason(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the module vrf")
+		return harness.FalseReason(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the kernel module vrf")
 	})
 	harness.ExpectStreamsContinue(t, "→ VRF, which this kernel does not have", 10*time.Second, stream)
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))

@@ -246,7 +246,7 @@ func (w *world) missing(t *testing.T) {
 			t.Fatal("no failure is reported, though there is no VRF")
 		}
 		first := report.Failures[0].Error()
-		for _, words := range []string{"link sp-vrf-7: ", "load the module vrf", "choose another method"} {
+		for _, words := range []string{"link sp-vrf-7: ", "load the kernel module vrf", "choose another method"} {
 			if !strings.Contains(first, words) {
 				t.Errorf("%q is missing in %s", words, first)
 			}
