@@ -84,7 +84,7 @@ func (y *egressFixture) checkEgressRoute(t *testing.T) string {
 		// the reply leaves through the default network
 		y.ExpectAnswer(t, "internet", "http://"+floating, "a", harness.InternetAddress)
 	}
-	longest := harness.ExpectStreamsContinue(t, "with an EgressRoute", 3*time.Second, old,
+	longest := harness.ExpectStreamsContinue(t, "with an EgressRoute", old,
 		y.StartStream(t, "internet", floating))
 	y.ExpectNoDrops(t)
 

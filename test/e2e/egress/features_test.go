@@ -581,10 +581,10 @@ func (y *egressFixture) checkReplies(t *testing.T) string {
 		y.ExpectAnswer(t, "internet", "http://"+address, "a", harness.InternetAddress)
 	}
 	fresh := []*harness.Stream{y.StartStream(t, "internet", public), y.StartStream(t, "internet", balanced)}
-	longest := harness.ExpectStreamsContinue(t, "with an EgressIP", 3*time.Second, append(old, fresh...)...)
+	longest := harness.ExpectStreamsContinue(t, "with an EgressIP", append(old, fresh...)...)
 	y.ExpectNoDrops(t)
 	y.DeleteAndWait(t, "EgressIP", "", "replies")
-	harness.ExpectStreamsContinue(t, "without it again", 3*time.Second, append(old, fresh...)...)
+	harness.ExpectStreamsContinue(t, "without it again", append(old, fresh...)...)
 	return fmt.Sprintf("a floating IP on one network and a load balancer on another answer, streams live on (longest silence %d ms), the pod's own leaves as 100.65.9.20",
 		longest.Milliseconds())
 }

@@ -77,13 +77,13 @@ func showDrains(t *testing.T, h *harness.BackendProject) string {
 			streams = append(streams, h.StartStream(t, where, address))
 		}
 	}
-	harness.ExpectStreamsContinue(t, "both are in", 5*time.Second, streams...) // control
+	harness.ExpectStreamsContinue(t, "both are in", streams...) // control
 	setReadinessGate(t, h, "new", "True")
 	waitBackends(t, h, "drain-cloud-tcp", 2)
 	setReadinessGate(t, h, "old", "False")
 	waitBackends(t, h, "drain-cloud-tcp", 1)
 	waitBackends(t, h, "drain-public-tcp", 1)
-	silent := harness.ExpectStreamsContinue(t, "the old one is out", 5*time.Second, streams...)
+	silent := harness.ExpectStreamsContinue(t, "the old one is out", streams...)
 	return fmt.Sprintf("%d streams go on, silent for %s at most", len(streams), silent.Round(10*time.Millisecond))
 }
 

@@ -195,7 +195,7 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 			figures = append(figures, fmt.Sprintf("%s %d ms (open connections end)", d.what, took.Milliseconds()))
 			continue
 		}
-		longest := harness.ExpectStreamsContinue(t, d.what, 10*time.Second, stream)
+		longest := harness.ExpectStreamsContinue(t, d.what, stream)
 		figures = append(figures, fmt.Sprintf("%s %d ms (a stream was silent for %d ms)", d.what, took.Milliseconds(),
 			longest.Milliseconds()))
 	}
@@ -258,7 +258,7 @@ func (g *nodeFixture) checkMethodSwitch(t *testing.T, item *show.Item) {
 	for _, i := range []int{1, 2, 3, 0, 2, 1, 3, 2, 0, 3, 1, 0} { // every transition between methods
 		now := methods[i]
 		g.applyNetwork(t, "vlan1", now.spec)
-		longest := harness.ExpectStreamsContinue(t, was.name+" → "+now.name, 10*time.Second, stream)
+		longest := harness.ExpectStreamsContinue(t, was.name+" → "+now.name, stream)
 		item.AddFigure("%s → %s: the connection went on, its longest silence so far was %d ms", was.name, now.name,
 			longest.Milliseconds())
 		was = now
@@ -282,7 +282,7 @@ spec: {type: vlan1, nodes: {interface: vlan1, gateways: [%q], method: VRF, addre
 		message, _ := harness.FindCondition(o, "Programmed")["message"].(string)
 		return harness.FalseReason(o, "Programmed") == "WriteFailed" && strings.Contains(message, "load the kernel module vrf")
 	})
-	harness.ExpectStreamsContinue(t, "→ VRF, which this kernel does not have", 10*time.Second, stream)
+	harness.ExpectStreamsContinue(t, "→ VRF, which this kernel does not have", stream)
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", g.clientIPv4(t, "vlan1"))
 }
 

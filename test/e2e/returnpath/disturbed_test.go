@@ -59,13 +59,13 @@ func (s *projectPair) checkPodMove(t *testing.T) string {
 		s.StartStream(t, "internet", address), s.StartStream(t, "client-ext-third", address),
 		s.StartStream(t, "moving."+s.cloud, harness.InternetAddress), // initiated by the pod
 	}
-	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "before", streams...)
 	harness.ResetGaps(streams...)
 	var longest time.Duration
 	for _, way := range [][2]string{{"node1", "node2"}, {"node2", "node3"}, {"node3", "node1"}} {
 		s.movePort(t, "moving."+s.cloud, way[0], way[1])
 		longest = max(longest, harness.ExpectStreamsContinue(t, fmt.Sprintf("moved from %s to %s", way[0], way[1]),
-			20*time.Second, streams...))
+			streams...))
 		s.ExpectAnswers(t, "internet", address, "moving", harness.InternetAddress)
 	}
 	return fmt.Sprintf("%d streams survive three moves, with a silence of %v at most", len(streams),
@@ -115,17 +115,17 @@ func (s *projectPair) checkGatewayFailure(t *testing.T) string {
 		streams = append(streams, s.StartStream(t, "internet", addresses[kind]),
 			s.StartStream(t, s.Network(t, kind).Client, addresses[kind]))
 	}
-	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "before", streams...)
 	var figures []string
 	for _, node := range []string{"node2", "node3"} {
 		harness.ResetGaps(streams...)
 		s.ControlLab(t, "kill", node)
-		down := harness.ExpectStreamsContinue(t, node+" killed", 40*time.Second, streams...)
+		down := harness.ExpectStreamsContinue(t, node+" killed", streams...)
 		harness.ResetGaps(streams...)
 		s.ControlLab(t, "start", node)
 		s.WaitNodeReady(t, node, true)
 		s.SyncFlows(t)
-		back := harness.ExpectStreamsContinue(t, node+" is back", 40*time.Second, streams...)
+		back := harness.ExpectStreamsContinue(t, node+" is back", streams...)
 		figures = append(figures, fmt.Sprintf("%s killed: silent for %v at most; back: %v", node,
 			down.Round(10*time.Millisecond), back.Round(10*time.Millisecond)))
 	}

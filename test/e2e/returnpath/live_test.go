@@ -65,12 +65,12 @@ spec: {podSelector: {}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cid
 		streams = append(streams, s.StartStream(t, "internet", addresses[ns]),
 			s.StartStream(t, "client-ext-public", addresses[ns]))
 	}
-	harness.ExpectStreamsContinue(t, "before", 5*time.Second, streams...)
+	harness.ExpectStreamsContinue(t, "before", streams...)
 	var longest time.Duration
 	for _, way := range []string{"Connection", "Source", "Connection"} {
 		harness.ResetGaps(streams...)
 		s.setReturnPath(t, way)
-		longest = max(longest, harness.ExpectStreamsContinue(t, "now by "+way, 15*time.Second, streams...))
+		longest = max(longest, harness.ExpectStreamsContinue(t, "now by "+way, streams...))
 		for ns, address := range addresses {
 			s.WaitProgrammedOnNodes(t, "FIp", ns, "web")
 			s.ExpectAnswers(t, "internet", address, "web", harness.InternetAddress)
@@ -95,7 +95,7 @@ func (s *projectPair) checkLiveNetworkAdd(t *testing.T) string {
 			"{podTarget: {podName: grows}, externalNetworkType: "+kind+"}")
 		streams = append(streams, s.StartStream(t, "internet", address),
 			s.StartStream(t, s.Network(t, kind).Client, address))
-		harness.ExpectStreamsContinue(t, "one more network, "+kind, 10*time.Second, streams...)
+		harness.ExpectStreamsContinue(t, "one more network, "+kind, streams...)
 	}
 	streams = append(streams, s.StartStream(t, "grows."+s.cloud, harness.InternetAddress),
 		s.StartStream(t, "near."+s.cloud, s.ReadField(t, "Pod", s.cloud, "grows", "status", "podIP")))

@@ -181,7 +181,7 @@ func (e *matrixFixture) expectBalanced(t *testing.T, where, address, saw string)
 func (e *matrixFixture) checkStreamsAtOnce(t *testing.T) {
 	streams := []*harness.Stream{e.StartStream(t, "internet", e.fipAddress), e.StartStream(t, "internet", e.cloudLBWeb)}
 	e.expectRepeated(t, "web."+e.cloud, harness.InternetAddress+":80", "internet", e.projectAddress)
-	if silent := harness.ExpectStreamsContinue(t, "both", 10*time.Second, streams...); silent > time.Second {
+	if silent := harness.ExpectStreamsContinue(t, "both", streams...); silent > time.Second {
 		t.Errorf("a stream was silent for %v", silent)
 	}
 }

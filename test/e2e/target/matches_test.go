@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
@@ -41,7 +42,7 @@ func TestMatchesAreParsedByOVN(t *testing.T) {
 			case m[1] == "$":
 				args = append(args, "--", "create", "address_set", "name="+m[2], "addresses=10.1.2.3")
 			default:
-				args = append(args, "--", "pg-add", m[2])
+				args = append(args, "--", "pg-add", m[2], kubeovn.PodPort("any", "default")) // an empty group is unknown to nodes
 			}
 			sets[m[0]] = true
 		}

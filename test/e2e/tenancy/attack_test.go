@@ -64,7 +64,7 @@ func runAttacks(t *testing.T, f *attackFixture) {
 			shown[a.finding]++
 		}
 	}
-	silence := harness.ExpectStreamsContinue(t, "the victims' streams", 20*time.Second, streams...)
+	silence := harness.ExpectStreamsContinue(t, "the victims' streams", streams...)
 	f.ExpectNoDrops(t)
 
 	missing := slices.DeleteFunc(slices.Clone(findings), func(n string) bool { return shown[n] > 0 })

@@ -166,7 +166,7 @@ func TestTenancyWall(t *testing.T) {
 	})
 	before := w.countSwitchFlows(t)
 	open := w.StartStream(t, "spy.evil-x", w.shopAddress)
-	harness.ExpectStreamsContinue(t, "the attacker's connection, with Report", 20*time.Second, open)
+	harness.ExpectStreamsContinue(t, "the attacker's connection, with Report", open)
 	harness.ResetGaps(w.streams...)
 	w.restartController(t, "--isolation=Enforce", "--trusted-namespaces=kube-system")
 	w.expectIsolated(t, "acme", "web", "ForeignPod", "packets of such pods are dropped")
@@ -207,7 +207,7 @@ func TestTenancyWall(t *testing.T) {
 	w.expectIsolated(t, "evil", "x", "", "")
 	w.expectMisplaced(t, "Enforce", 0)
 	w.PollUntil(t, "no rows", func() bool { return len(w.isolationPortGroups(t)) == 0 })
-	silence := harness.ExpectStreamsContinue(t, "the victim's streams", 20*time.Second, w.streams...)
+	silence := harness.ExpectStreamsContinue(t, "the victim's streams", w.streams...)
 	t.Logf("the victim's streams were never silent for longer than %v", silence.Round(time.Millisecond))
 	if said := w.runDoctor(t); strings.Contains(said, "ForeignPod") || strings.Contains(said, "StrayPod") {
 		t.Errorf("doctor still says\n%s", said)

@@ -363,8 +363,11 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: kube-ovn-controller, namespace: kube-system}
 spec:
+  replicas: 0
   selector: {matchLabels: {app: kube-ovn-controller}}
-  template: {spec: {containers: [{name: kube-ovn-controller, image: %q}]}}`, image)
+  template:
+    metadata: {labels: {app: kube-ovn-controller}}
+    spec: {containers: [{name: kube-ovn-controller, image: %q}]}`, image)
 	if err := c.Objects.Apply(context.Background(), text); err != nil {
 		t.Fatal(err)
 	}
