@@ -86,7 +86,7 @@ func (b *rowsFixture) checkOrphans(t *testing.T) {
 	})
 	failed = b.rows.Apply(t.Context(), changes)
 	for key, err := range failed {
-		if !strings.HasPrefix(key.ID, "rows-near") || !strings.Contains(err.Error(), "not ours") {
+		if !strings.HasPrefix(key.ID, "rows-near") || !strings.Contains(err.Error(), "not managed by Sallyport") {
 			t.Errorf("%s: got %v; wanted only the port and its MAC binding to fail", key, err)
 		}
 	}

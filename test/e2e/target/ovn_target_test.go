@@ -291,7 +291,7 @@ func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 		Port:    "rows-missing",
 		Network: netip.MustParsePrefix("198.51.102.11/24"),
 	}))
-	if err == nil || !strings.Contains(err.Error(), "no port rows-missing") {
+	if err == nil || !strings.Contains(err.Error(), "port rows-missing does not exist") {
 		t.Errorf("a port that is not there: %v", err)
 	}
 }
