@@ -333,6 +333,9 @@ func (b *rowsFixture) checkNorthd(t *testing.T) {
 	b.RunNbctl(t, "--wait=sb", "sync")
 	var complaints []string
 	for line := range strings.Lines(harness.ReadFile(t, b.Log("ovn-northd"))[before:]) {
+		if strings.Contains(line, "|timeval|") {
+			continue // the machine is busy
+		}
 		if strings.Contains(line, "|ERR|") || strings.Contains(line, "|WARN|") {
 			complaints = append(complaints, line)
 		}
