@@ -159,8 +159,8 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	return "by IPv4 and IPv6, the client got its answer with Connection, and none without"
 }
 
-// checkDisturbances shows that the node works again within a second after changes to its kernel by others, and that
-// established connections continue unless conntrack was flushed.
+// checkDisturbances shows that the node works again within a second (in CI: ten) after changes to its kernel by others,
+// and that established connections continue unless conntrack was flushed.
 func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 	g.applyNetwork(t, "vlan1", "method: Connection")
 	g.ExpectAnswer(t, "client-vlan1", g.serviceURL("vlan1", "http"), "vlan1", "")
@@ -188,7 +188,7 @@ func (g *nodeFixture) checkDisturbances(t *testing.T) string {
 			return g.answersAtOnce(g.serviceURL("vlan1", "http"))
 		})
 		took := time.Since(begun)
-		if took > time.Second {
+		if took > show.ChooseSize(time.Second, 10*time.Second) { // in CI other themes run at the same time
 			t.Errorf("%s: it worked again after %v", d.what, took)
 		}
 		if d.command == "" { // the kernel has lost the translation of open connections
