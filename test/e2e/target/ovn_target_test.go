@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -279,6 +280,9 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 // missing port is not created.
 func (b *rowsFixture) checkPortNetwork(t *testing.T) {
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
+	b.waitUntil(t, "the client knows the port", func() bool {
+		return slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-wan")
+	})
 	want := wantedRows(intent.RouterPortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
 	for _, want := range []intent.Rows{want, {}} {
 		b.mustConverge(t, want)
