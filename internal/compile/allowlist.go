@@ -133,18 +133,26 @@ func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 		l.Malformed)}
 }
 
-// joinPrefixes formats IPv4 prefixes, sorted as text and separated by spaces. A single address is written without a
-// prefix length, which OVN treats as the same.
+// ipv4Networks returns the IPv4 prefixes as operands of a match. A single address is written without a prefix length,
+// which OVN treats as the same.
+func ipv4Networks(prefixes []netip.Prefix) (out []match.Network) {
+	for _, p := range prefixes {
+		switch {
+		case ipfamily.Of(p.Addr()) != ipfamily.V4:
+		case p.IsSingleIP():
+			out = append(out, match.Addr(p.Addr()))
+		default:
+			out = append(out, match.Prefix(p.Masked()))
+		}
+	}
+	return out
+}
+
+// joinPrefixes formats IPv4 prefixes for an Address_Set, sorted as text and separated by spaces.
 func joinPrefixes(lists ...[]netip.Prefix) string {
 	var out []string
-	for _, p := range slices.Concat(lists...) {
-		switch {
-		case !p.Addr().Is4():
-		case p.IsSingleIP():
-			out = append(out, p.Addr().String())
-		default:
-			out = append(out, p.Masked().String())
-		}
+	for _, n := range ipv4Networks(slices.Concat(lists...)) {
+		out = append(out, n.String())
 	}
 	slices.Sort(out)
 	return strings.Join(slices.Compact(out), " ")

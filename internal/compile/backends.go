@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -145,20 +144,6 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 		}
 	}
 	return true
-}
-
-// ipv4Networks returns the IPv4 prefixes as operands of a match. A single address is written without a prefix length.
-func ipv4Networks(prefixes []netip.Prefix) (out []match.Network) {
-	for _, p := range prefixes {
-		switch {
-		case ipfamily.Of(p.Addr()) != ipfamily.V4:
-		case p.IsSingleIP():
-			out = append(out, match.Addr(p.Addr()))
-		default:
-			out = append(out, match.Prefix(p.Masked()))
-		}
-	}
-	return out
 }
 
 // acceptedPorts returns the accepted ports of a Service for one protocol, sorted as text.

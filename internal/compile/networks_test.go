@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -86,5 +87,21 @@ func TestSharedAddressesAreReserved(t *testing.T) {
 		if v.Resolved.Reason != c.want {
 			t.Errorf("%s: %+v, wanted %q", what, v.Resolved, c.want)
 		}
+	}
+}
+
+// A user may write a source range as an IPv4-mapped prefix. It is IPv6 text, which OVN would refuse in a match for IPv4,
+// and continue without the rule.
+func TestMappedRangesAreNotIPv4(t *testing.T) {
+	ranges := []netip.Prefix{
+		netip.MustParsePrefix("::ffff:10.0.0.0/104"), netip.MustParsePrefix("fd00::/8"),
+		netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("10.0.0.0/8"),
+	}
+	if got := joinPrefixes(ranges); got != "10.0.0.0/8 192.0.2.7" {
+		t.Errorf("IPv4 is %q", got)
+	}
+	clients := match.From(match.AnyOf(ipv4Networks(ranges)...)).String()
+	if clients != "ip4.src == {10.0.0.0/8, 192.0.2.7}" {
+		t.Error(clients)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -146,14 +147,7 @@ func (c *compiler) subnetName() string { return ownership.VPCSubnetName(c.w.Shar
 func (c *compiler) internalPortName() string { return kubeovn.RouterPort(c.w.Shard, c.subnetName()) }
 
 // ipv4Prefix returns the project's IPv4 prefix; invalid: none.
-func (p *project) ipv4Prefix() netip.Prefix {
-	for _, prefix := range p.Prefixes {
-		if prefix.Addr().Is4() {
-			return prefix
-		}
-	}
-	return netip.Prefix{}
-}
+func (p *project) ipv4Prefix() netip.Prefix { return ipfamily.FirstPrefix(ipfamily.V4, p.Prefixes) }
 
 func (c *compiler) emitProject() {
 	if !c.project.isActive() || c.w.Management != nil {

@@ -12,9 +12,10 @@ const (
 	V6 Family = 6
 )
 
-// Of returns the family of an address. An IPv4 address in IPv6 form is an IPv4 address.
+// Of returns the family in which an address is written. An IPv4-mapped address such as ::ffff:10.0.0.1 is IPv6: OVN and
+// the kernel do not accept its text where they expect IPv4.
 func Of(a netip.Addr) Family {
-	if a.Unmap().Is4() {
+	if a.Is4() {
 		return V4
 	}
 	return V6

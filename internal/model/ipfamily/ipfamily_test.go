@@ -6,7 +6,7 @@ import (
 )
 
 func TestFamilies(t *testing.T) {
-	for text, want := range map[string]Family{"10.0.0.1": V4, "::ffff:10.0.0.1": V4, "fd00::1": V6} {
+	for text, want := range map[string]Family{"10.0.0.1": V4, "::ffff:10.0.0.1": V6, "fd00::1": V6} {
 		if got := Of(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s is %s", text, got)
 		}

@@ -46,6 +46,9 @@ type Network struct {
 	text   string
 }
 
+// String prints the network as OVN reads it.
+func (n Network) String() string { return n.text }
+
 func (n Network) operand() (ipfamily.Family, string) { return n.family, n.text }
 
 // Addr compares with an address.

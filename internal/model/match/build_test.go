@@ -28,6 +28,8 @@ func TestBuiltMatchesAreParsed(t *testing.T) {
 		`inport == @g && ip`: All(InPortGroup("g"), IP()),
 		`outport == @g && eth.dst == 0a:00:00:00:00:01`: All(OutPortGroup("g"),
 			ToMAC("0a:00:00:00:00:01")),
+		// A user may write an IPv4-mapped prefix. The family must be that of the text, or OVN would ignore the rule.
+		`ip6.src == ::ffff:10.0.0.0/104`: From(Prefix(netip.MustParsePrefix("::ffff:10.0.0.0/104"))),
 	} {
 		if e.String() != want {
 			t.Errorf("built %s, want %s", e, want)
