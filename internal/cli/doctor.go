@@ -110,7 +110,7 @@ type checkSummary struct {
 func newDoctorReport(s *clusterstate.State, version string) doctorReport {
 	c := s.Cluster
 	r := doctorReport{Cluster: c.Name, Taken: s.Taken, Findings: diagnosis.CheckCluster(s), Checked: checkSummary{
-		Sallyport: version, Kubernetes: c.Version, KubeOVN: c.KubeOVN, OVN: s.Logical.Options["northd_internal_version"],
+		Sallyport: version, Kubernetes: c.Version, KubeOVN: c.KubeOVN, OVN: s.Logical.NorthdVersion(),
 		FindingCodes: len(diagnosis.Codes),
 		Projects:     len(c.Projects), Objects: len(c.EIps) + len(c.FIps) + len(c.Services) + len(c.EgressIPs) +
 			len(c.EgressServices) + len(c.EgressRoutes),

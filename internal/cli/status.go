@@ -65,7 +65,7 @@ type engineStatus struct {
 }
 
 func newEngineStatus(s *clusterstate.State) engineStatus {
-	out := engineStatus{KubeOVN: s.Cluster.KubeOVN, OVN: s.Logical.Options["northd_internal_version"]}
+	out := engineStatus{KubeOVN: s.Cluster.KubeOVN, OVN: s.Logical.NorthdVersion()}
 	version, _ := kubeovn.ParseVersion(s.Cluster.KubeOVN)
 	out.Tested = version.IsTested()
 	for _, q := range kubeovn.QuirksOf(version) {

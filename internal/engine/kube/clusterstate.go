@@ -71,12 +71,11 @@ func (s *ClusterReader) ReadCluster(ctx context.Context, settings snapshot.Confi
 		return clusterstate.Cluster{}, []clusterstate.ReadFailure{{System: clusterstate.Kubernetes, Problem: err.Error()}}
 	}
 	all := clusterDump{platform: s.platform}
-	engine := client.ObjectKey{Namespace: s.platform.KubeOVN, Name: kubeOVNName}
 	unread := s.readLists(ctx, &all)
 	all.resolveShards()
 	out := clusterstate.Cluster{
-		Version: version.GitVersion, KubeOVN: readEngineVersion(ctx, s.api, engine), Networks: all.readNetworks(settings), Subnets: all.readSubnets(),
-		Vpcs:       all.readVpcs(),
+		Version: version.GitVersion, KubeOVN: all.engineVersion,
+		Networks: all.readNetworks(settings), Subnets: all.readSubnets(), Vpcs: all.readVpcs(),
 		Namespaces: all.readNamespaces(), Projects: all.readProjects(), EIps: all.readEIps(), FIps: all.readFIps(),
 		Services: all.readServices(settings), Beside: all.readCompanionServices(settings),
 		EgressIPs: all.readEgressIPs(), EgressServices: all.readEgressServices(),
@@ -120,10 +119,11 @@ type clusterDump struct {
 	serviceCIDRs   networkingv1.ServiceCIDRList
 	gatewayLists   []gatewayList // of the Gateway API
 
-	platform     Namespaces
-	missingKinds []string                           // kinds that are needed but not served
-	shards       map[string]string                  // by namespace
-	externals    map[string]snapshot.ExternalSubnet // by subnet
+	engineVersion string // of Kube-OVN; empty: unknown
+	platform      Namespaces
+	missingKinds  []string                           // kinds that are needed but not served
+	shards        map[string]string                  // by namespace
+	externals     map[string]snapshot.ExternalSubnet // by subnet
 }
 
 // readLists reads all lists in parallel.
@@ -151,6 +151,11 @@ func (s *ClusterReader) readLists(ctx context.Context, all *clusterDump) []clust
 	}
 	reads = append(reads, func() error { // older API servers do not serve them
 		return ignoreMissingKind(s.api.List(ctx, &all.serviceCIDRs))
+	})
+	reads = append(reads, func() error {
+		engine := client.ObjectKey{Namespace: s.platform.KubeOVN, Name: kubeOVNName}
+		all.engineVersion = readEngineVersion(ctx, s.api, engine)
+		return nil
 	})
 	problems := make([]error, len(reads))
 	var group sync.WaitGroup

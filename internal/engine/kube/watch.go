@@ -108,7 +108,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	case *kubedcv1alpha1.NodePath:
 		w.enqueue(NetworksShard)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
-		w.handleWorkload(ctx, was, is)
+		w.handleWorkload(ctx, o, was, is)
 	case *Subnet:
 		w.handleSubnet(ctx, was, is)
 	case *OvnEip:
@@ -218,13 +218,9 @@ func (w *eventMapper) enqueueEndpointShards(ctx context.Context, namespace strin
 	}
 }
 
-// handleWorkload enqueues the shards that depend on a namespace, node, pod, VM, Service or its endpoints. One of the
-// two objects is nil if it was created or deleted.
-func (w *eventMapper) handleWorkload(ctx context.Context, was, is client.Object) {
-	object := is
-	if object == nil {
-		object = was
-	}
+// handleWorkload enqueues the shards that depend on a namespace, node, pod, VM, Service or its endpoints. was is nil
+// if the object was created, and is if it was deleted.
+func (w *eventMapper) handleWorkload(ctx context.Context, object, was, is client.Object) {
 	switch object.(type) {
 	case *corev1.Namespace:
 		w.handleNamespace(ctx, was, is)

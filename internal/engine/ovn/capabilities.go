@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+	"github.com/sallyport/sallyport/internal/model/logical"
 )
-
-// northdVersionOption is the option with the version of ovn-northd, for example 24.09.2-20.37.0-77.4.
-const northdVersionOption = "northd_internal_version"
 
 // firstNorthdWithLabels is the first ovn-northd that applies the label of an ACL that allows, as year and month.
 var firstNorthdWithLabels = [2]int{24, 9}
@@ -27,7 +25,7 @@ func (c *Client) MissingCapabilities() string {
 // findMissingCapabilities returns what the engine lacks for return ports.
 func (s *session) findMissingCapabilities() string {
 	for _, m := range s.tableCache.Table(nb.GlobalTable).RowsShallow() {
-		if version := m.(*nb.Global).Options[northdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
+		if version := m.(*nb.Global).Options[logical.NorthdVersionOption]; isOlderVersion(version, firstNorthdWithLabels) {
 			return fmt.Sprintf("its ovn-northd is %s, older than %d.%02d", version, firstNorthdWithLabels[0],
 				firstNorthdWithLabels[1])
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
+	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
@@ -30,7 +31,7 @@ func (x *rowIndex) OnAdd(_ string, row model.Model) { x.handleChange(nil, row) }
 // OnUpdate handles a changed row.
 func (x *rowIndex) OnUpdate(_ string, old, row model.Model) {
 	if was, is := old.(*nb.Global); is &&
-		was.Options[northdVersionOption] != row.(*nb.Global).Options[northdVersionOption] {
+		was.Options[logical.NorthdVersionOption] != row.(*nb.Global).Options[logical.NorthdVersionOption] {
 		// the next session detects the capabilities of the new version
 		x.session.terminate(errors.New("the version of ovn-northd has changed"))
 	}

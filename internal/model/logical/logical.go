@@ -28,6 +28,12 @@ type Network struct {
 	Schemas SchemaVersions
 }
 
+// NorthdVersionOption is the option of NB_Global in which ovn-northd writes its version, such as 24.09.2-20.37.0-77.4.
+const NorthdVersionOption = "northd_internal_version"
+
+// NorthdVersion returns the version of ovn-northd; empty if the database could not be read.
+func (n *Network) NorthdVersion() string { return n.Options[NorthdVersionOption] }
+
 // SchemaVersions are the versions of the database schemas. Empty: the database could not be read.
 type SchemaVersions struct{ Northbound, Southbound string }
 
