@@ -2,7 +2,6 @@ package architecture
 
 import (
 	"bytes"
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/sallyport/sallyport/test/page"
 	"github.com/sallyport/sallyport/test/show"
 )
 
@@ -33,16 +33,7 @@ var list = show.New("the house",
 	"twenty questions of users, each with its page and the clicks from README.md",
 )
 
-var everything = flag.Bool("show", false, "fail when an item of the list did not run")
-
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if list.HasRun() && !list.Print(os.Stdout) && *everything {
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(show.Finish(m.Run(), list)) }
 
 // productionFiles are the files of the product: no tests, no generated code, no lab.
 func productionFiles(t *testing.T) (out []sourceFile) {
@@ -354,28 +345,22 @@ func TestHouse9Questions(t *testing.T) {
 	}
 }
 
-var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
-
 // clicksFromReadme counts how many links lead from README.md to each page.
 func clicksFromReadme(t *testing.T) map[string]int {
 	t.Helper()
-	clicks := map[string]int{"README.md": 0}
-	for queue := []string{"README.md"}; len(queue) > 0; queue = queue[1:] {
-		from := queue[0]
-		text, err := os.ReadFile(filepath.Join(moduleRoot(t), from))
-		if err != nil {
-			t.Fatal(err)
+	links := map[string][]page.Link{}
+	err := walkFiles(moduleRoot(t), func(rel string) error {
+		if path.Ext(rel) != ".md" {
+			return nil
 		}
-		for _, m := range markdownLink.FindAllStringSubmatch(string(text), -1) {
-			to := path.Join(path.Dir(from), m[1])
-			if _, seen := clicks[to]; seen || strings.Contains(m[1], "://") || path.Ext(to) != ".md" {
-				continue
-			}
-			clicks[to] = clicks[from] + 1
-			queue = append(queue, to)
-		}
+		text, err := os.ReadFile(filepath.Join(moduleRoot(t), rel))
+		links[rel] = page.ParseLinks(rel, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return clicks
+	return page.CountClicks(links, "README.md")
 }
 
 // matchText recognizes a piece of OVN's match language in a string.

@@ -6,36 +6,30 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/sallyport/sallyport/test/page"
 )
 
 const (
 	root      = "../.."
 	indexPage = "docs/README.md"
-	// repositoryURL is how files of the repository are linked to from outside of it.
-	repositoryURL = "https://github.com/sallyport/sallyport/blob/main/"
 )
 
 // docPage is a page of documentation.
 type docPage struct {
 	path    string // from the root
-	links   []link
+	links   []page.Link
 	anchors map[string]bool
 }
 
-// link is a link to a page, or to a place in it.
-type link struct{ target, anchor string }
-
 var (
 	fencedBlock    = regexp.MustCompile("(?ms)^```.*?^```")
-	codeSpan       = regexp.MustCompile("`[^`]*`")
-	inlineLink     = regexp.MustCompile(`\]\(([^()\s]+(?:\([^()]*\))?[^()\s]*)\)`)
 	headingPattern = regexp.MustCompile(`(?m)^#{1,6} +(.*?)\s*$`)
 	linkPattern    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	anchorTag      = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
@@ -55,18 +49,7 @@ func parsePage(file, text string) docPage {
 	for _, a := range anchorTag.FindAllStringSubmatch(text, -1) {
 		p.anchors[a[1]] = true
 	}
-	for _, m := range inlineLink.FindAllStringSubmatch(codeSpan.ReplaceAllString(text, ""), -1) {
-		target, anchor, _ := strings.Cut(m[1], "#")
-		switch here, inside := strings.CutPrefix(target, repositoryURL); {
-		case inside:
-			p.links = append(p.links, link{here, anchor})
-		case strings.Contains(target, "://"), strings.HasPrefix(target, "mailto:"):
-		case target == "":
-			p.links = append(p.links, link{file, anchor})
-		default:
-			p.links = append(p.links, link{path.Join(path.Dir(file), target), anchor})
-		}
-	}
+	p.links = page.ParseLinks(file, text)
 	return p
 }
 
@@ -128,24 +111,24 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 // checkLink says what is wrong with a link.
-func checkLink(l link, all map[string]docPage) string {
-	target, isPage := all[l.target]
-	switch _, err := os.Stat(filepath.Join(root, l.target)); {
+func checkLink(l page.Link, all map[string]docPage) string {
+	target, isPage := all[l.Target]
+	switch _, err := os.Stat(filepath.Join(root, l.Target)); {
 	case err != nil:
-		return "there is no " + l.target
-	case l.anchor == "" || strings.HasPrefix(l.anchor, "L"): // a line of a program
+		return "there is no " + l.Target
+	case l.Anchor == "" || strings.HasPrefix(l.Anchor, "L"): // a line of a program
 		return ""
 	case !isPage:
-		return l.target + " has no places to link to"
-	case !target.anchors[l.anchor]:
-		return fmt.Sprintf("%s has no heading #%s", l.target, l.anchor)
+		return l.Target + " has no places to link to"
+	case !target.anchors[l.Anchor]:
+		return fmt.Sprintf("%s has no heading #%s", l.Target, l.Anchor)
 	}
 	return ""
 }
 
 func TestBrokenLinksAreSeen(t *testing.T) {
 	text := "# A `plan`, and more\n[good](#a-plan-and-more) [gone](../gone.md) [no place](#nowhere) ![](picture.svg) `[code](no.md)`\n" +
-		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + repositoryURL + "gone.md#x)"
+		"```\n# no heading\n[code](no.md)\n```\n[outside](https://example.org/x) [ours](" + page.RepositoryURL + "gone.md#x)"
 	p := parsePage(indexPage, text)
 	all := map[string]docPage{indexPage: p}
 	var wrong []string
@@ -163,33 +146,26 @@ func TestEveryPageIsFound(t *testing.T) {
 	all := loadPages(t)
 	if found := reachablePages(all, indexPage); len(found) < len(all) {
 		for name := range all {
-			if !found[name] {
+			if _, ok := found[name]; !ok {
 				t.Errorf("no way leads from %s to %s", indexPage, name)
 			}
 		}
 	}
 	lonely := map[string]docPage{
-		indexPage: {links: []link{{target: "a.md"}}},
+		indexPage: {links: []page.Link{{Target: "a.md"}}},
 		"a.md":    {},
-		"b.md":    {links: []link{{target: "a.md"}}},
+		"b.md":    {links: []page.Link{{Target: "a.md"}}},
 	}
-	if found := reachablePages(lonely, indexPage); found["b.md"] || !found["a.md"] {
+	if found := reachablePages(lonely, indexPage); found["b.md"] != 0 || found["a.md"] != 1 {
 		t.Errorf("a page that nobody links to is found: %v", found)
 	}
 }
 
-// reachablePages are the pages to which links lead.
-func reachablePages(all map[string]docPage, from string) map[string]bool {
-	found, next := map[string]bool{from: true}, []string{from}
-	for len(next) > 0 {
-		here := next[0]
-		next = next[1:]
-		for _, l := range all[here].links {
-			if _, isPage := all[l.target]; isPage && !found[l.target] {
-				found[l.target] = true
-				next = append(next, l.target)
-			}
-		}
+// reachablePages are the pages to which links lead, with the number of clicks.
+func reachablePages(all map[string]docPage, from string) map[string]int {
+	links := map[string][]page.Link{}
+	for name, p := range all {
+		links[name] = p.links
 	}
-	return found
+	return page.CountClicks(links, from)
 }

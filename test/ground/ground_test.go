@@ -5,7 +5,6 @@ package ground
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -29,15 +28,8 @@ var groundItems = show.New("solid ground",
 
 const root = "../.."
 
-var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list did not run")
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if groundItems.HasRun() && !groundItems.Print(os.Stdout) && *failOnMissingItems {
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(show.Finish(m.Run(), groundItems))
 }
 
 // requireFullSize skips tests that run CI, except at full size: CI cannot run itself.

@@ -2,6 +2,7 @@
 package show
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +35,19 @@ func ChooseSize[T any](full, ci T) T {
 		return full
 	}
 	return ci
+}
+
+var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list did not run")
+
+// Finish prints the lists of which an item ran, and returns the exit code of the tests: with -show, an item that did not
+// pass fails them. TestMain calls it last.
+func Finish(code int, lists ...*List) int {
+	for _, l := range lists {
+		if l.HasRun() && !l.Print(os.Stdout) && *failOnMissingItems {
+			code = 1
+		}
+	}
+	return code
 }
 
 // New returns a list. Titles are numbered from 1.

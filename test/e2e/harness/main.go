@@ -17,8 +17,6 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-var failOnMissingItems = flag.Bool("show", false, "fail when an item of the list did not run")
-
 // Main runs the tests of a theme, ends the shared lab and prints the theme's lists. It does not return.
 func Main(m *testing.M, lists ...*show.List) {
 	daemon.Hook()
@@ -32,12 +30,7 @@ func Main(m *testing.M, lists ...*show.List) {
 	code := m.Run()
 	endSharedLab()
 	usage.printSummary(os.Stdout)
-	for _, l := range lists {
-		if l.HasRun() && !l.Print(os.Stdout) && *failOnMissingItems {
-			code = 1
-		}
-	}
-	os.Exit(code)
+	os.Exit(show.Finish(code, lists...))
 }
 
 func endSharedLab() {
