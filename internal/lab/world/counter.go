@@ -49,10 +49,16 @@ func parseCounters(raw []byte) (map[string]Counter, error) {
 	return counters, nil
 }
 
-// ResetCounters sets a router's counters to zero.
+// ResetCounters sets a router's counters to zero and forgets the flows it has dropped.
 func ResetCounters(router netns.NS) error {
 	if _, err := nft(context.Background(), router, "", "reset", "counters", "table", "inet", "edge"); err != nil {
 		return fmt.Errorf("reset counters of %s: %w", router.Name, err)
+	}
+	for _, family := range []string{"ip", "ip6"} {
+		_, err := nft(context.Background(), router, "", "flush", "set", "inet", "edge", droppedSet(family))
+		if err != nil {
+			return fmt.Errorf("forget dropped flows of %s: %w", router.Name, err)
+		}
 	}
 	return nil
 }

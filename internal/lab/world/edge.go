@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/netns"
 )
@@ -26,6 +27,12 @@ const (
 	In         = "in"           // passed to the wire
 )
 
+// The sets of dropped flows keep their first packets; an entry's rest of time says how long ago that was.
+const (
+	droppedSetSize = 64
+	droppedSetAge  = 24 * time.Hour
+)
+
 // rules are a router's nftables rules. Invalid is what connection tracking calls a TCP segment other than a first SYN
 // (so also SYN+ACK) without its connection, an ICMP reply without its request and an ICMP error about an unknown
 // packet. A UDP reply can't be told from a request, so it passes.
@@ -38,15 +45,33 @@ func rules() string {
 	for _, name := range []string{Spoofed, OutOfState, Out, In} {
 		fmt.Fprintf(&b, "\tcounter %s {\n\t}\n", name)
 	}
+	for _, family := range []string{"ip", "ip6"} {
+		fmt.Fprintf(&b, "\tset %s {\n\t\ttypeof %s\n\t\tsize %d\n\t\tflags dynamic,timeout\n\t\ttimeout %ds\n\t}\n",
+			droppedSet(family), flowKey(family), droppedSetSize, int(droppedSetAge.Seconds()))
+	}
 	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority filter; policy accept;\n")
-	fmt.Fprintf(&b, "\t\tiifname %q fib saddr . iif oif missing counter name %q drop\n", lanSide, Spoofed)
+	drop := func(match, counter string) {
+		for _, family := range []string{"ip", "ip6"} {
+			fmt.Fprintf(&b, "\t\t%s add @%s { %s }\n", match, droppedSet(family), flowKey(family))
+		}
+		fmt.Fprintf(&b, "\t\t%s counter name %q drop\n", match, counter)
+	}
+	drop(fmt.Sprintf("iifname %q fib saddr . iif oif missing", lanSide), Spoofed)
 	for _, direction := range []string{"iifname", "oifname"} {
-		fmt.Fprintf(&b, "\t\t%s %q ct state invalid counter name %q drop\n", direction, lanSide, OutOfState)
+		drop(fmt.Sprintf("%s %q ct state invalid", direction, lanSide), OutOfState)
 	}
 	fmt.Fprintf(&b, "\t\tiifname %q counter name %q\n", lanSide, Out)
 	fmt.Fprintf(&b, "\t\toifname %q counter name %q\n", lanSide, In)
 	b.WriteString("\t}\n}\n")
 	return b.String()
+}
+
+// droppedSet is the nftables set with the flows of one family whose packets a router has dropped.
+func droppedSet(family string) string { return "dropped_" + family }
+
+// flowKey is what an entry of such a set says of a packet.
+func flowKey(family string) string {
+	return fmt.Sprintf("%[1]s saddr . %[1]s daddr . meta l4proto . th sport . th dport", family)
 }
 
 // guard puts a segment's rules on its router. The settings of connection tracking exist in a namespace only once a rule

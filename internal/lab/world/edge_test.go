@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,13 @@ func TestRouterDropsForeignSource(t *testing.T) {
 			t.Errorf("from %s the internet host heard %q first, want only the honest datagram", neighbour, got)
 		}
 		counts(t, public.Router, Spoofed, uint64(i+1))
+		dropped, err := DroppedFlows(netns.Named(public.Router))
+		if err != nil || !slices.ContainsFunc(dropped, func(f DroppedFlow) bool {
+			return f.Source.Addr() == foreign && f.Destination.String() == inbox.LocalAddr().String() &&
+				f.Protocol == "udp" && f.Age < time.Minute
+		}) {
+			t.Errorf("dropped flows are %v (%v), want one from %s to %s", dropped, err, foreign, inbox.LocalAddr())
+		}
 	}
 	inbox := hear(t, Internet, internetAddress(cloud.Prefixes[0]))
 	send(t, cloud.Neighbour, public.Neighbours[0].Addr(), inbox.LocalAddr(), "from another network")

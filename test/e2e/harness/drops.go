@@ -30,7 +30,7 @@ func (c *Cluster) ResetDrops(t *testing.T) {
 	}
 }
 
-// ExpectNoDrops fails the test if a router has dropped a packet since the last reset.
+// ExpectNoDrops fails the test if a router has dropped a packet since the last reset, and says which flows.
 func (c *Cluster) ExpectNoDrops(t *testing.T) {
 	t.Helper()
 	for _, s := range c.Blueprint.Segments() {
@@ -40,7 +40,8 @@ func (c *Cluster) ExpectNoDrops(t *testing.T) {
 		}
 		for _, rule := range []string{world.Spoofed, world.OutOfState} {
 			if n := counters[rule].Packets; n > 0 {
-				t.Errorf("%s dropped %d packets: %s", s.Router, n, rule)
+				flows, err := world.DroppedFlows(c.NS(s.Router))
+				t.Errorf("%s dropped %d packets: %s; flows %v (%v)", s.Router, n, rule, flows, err)
 			}
 		}
 	}
