@@ -200,6 +200,75 @@ var examples = []struct {
 	{"engine quirk", `RemovesLoadBalancersOnStart`, []string{"internal/engine/kubeovn/quirks.go"}},
 }
 
+// tellFamiliesApart are the files that may tell IPv4 from IPv6, and why. All others take the family as a value.
+var tellFamiliesApart = map[string]string{
+	"internal/model/ipfamily/ipfamily.go":       "names the families",
+	"internal/model/match/build.go":             "prints ip4 and ip6",
+	"internal/model/match/field.go":             "OVN's fields: EtherTypes, ICMP and ICMPv6",
+	"internal/model/match/number.go":            "OVN's constants",
+	"internal/engine/kubeovn/kubeovn.go":        "Kube-OVN's fields v4Ip and v6Ip",
+	"internal/engine/kubeovn/leftovers.go":      "Kube-OVN's names of port groups",
+	"internal/compile/family.go":                "a table with a row for each family: addresses inside OVN",
+	"internal/compile/prefix.go":                "a table with a row for each family: widest prefixes",
+	"internal/insight/diagnosis/inspections.go": "a table with a row for each family: addresses for documentation",
+	"internal/insight/diagnosis/nodes.go":       "the IPv6 header is longer",
+	"internal/model/nodepath/entries.go":        "the kernel's words: ip -6, the metric of an IPv6 route",
+	"internal/model/nodepath/nft.go":            "nft's words: ip and ip6",
+	"internal/model/nodepath/nodepath.go":       "IPv6 forwarding is one setting for all interfaces",
+	"internal/model/nodepath/vrf.go":            "addresses of veth pairs; interfaces lose IPv6 addresses in a VRF",
+	"internal/engine/kernel/kernel.go":          "the kernel adds link-local addresses in IPv6",
+	"internal/engine/kernel/nft.go":             "nft's types of sets",
+	"internal/engine/kernel/routes.go":          "the kernel has scopes of routes in IPv4",
+	"internal/engine/kernel/rules.go":           "the kernel's numbers of families",
+	"internal/engine/probe/frame.go":            "ARP and neighbour discovery",
+}
+
+// familyNames are functions and constants that tell families apart.
+var familyNames = []string{"Is4", "Is6", "As4", "AddrFrom4", "IPv4Unspecified", "IPv6Unspecified", "V4", "V6"}
+
+// familyText recognizes a family in a string other than prose.
+var familyText = regexp.MustCompile(`\bip[46]\b|ipv[46]_addr`)
+
+func TestHouse4Families(t *testing.T) {
+	item := list.Item(t, 4)
+	apart := map[string]bool{}
+	for _, f := range productionFiles(t) {
+		if strings.HasSuffix(path.Dir(f.path), "test") { // packages for tests
+			continue
+		}
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(familyNames, s.Sel.Name) {
+				apart[f.path] = true
+			}
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && familyText.MatchString(text.Value) {
+				apart[f.path] = true
+			}
+			return true
+		})
+	}
+	assume := 0
+	for file := range apart {
+		if tellFamiliesApart[file] == "" {
+			assume++
+			t.Errorf("%s tells IPv4 from IPv6; take the family as a value, or say why not", file)
+		}
+	}
+	for file := range tellFamiliesApart {
+		if !apart[file] {
+			t.Errorf("%s does not tell IPv4 from IPv6 any more; remove it from the list", file)
+		}
+	}
+	item.AddFigure("%d files assume a family; %d tell families apart, each with a reason", assume, len(tellFamiliesApart))
+	out := runInRoot(t, nil, "go", "test", "-count=1", "-v", "-run", "^TestGoldenInIPv6$", "./internal/compile/golden")
+	_, figure, found := strings.Cut(out, "family_test.go:")
+	if !found {
+		t.Fatalf("no figure in\n%s", out)
+	}
+	_, figure, _ = strings.Cut(figure, ": ")
+	figure, _, _ = strings.Cut(figure, "\n")
+	item.AddFigure("an IPv6-only world: %s", figure)
+}
+
 func TestHouse5Examples(t *testing.T) {
 	item := list.Item(t, 5)
 	guide, err := os.ReadFile(filepath.Join(moduleRoot(t), "ARCHITECTURE.md"))

@@ -166,12 +166,12 @@ func (c *compiler) chooseSubnet(e *eip, have snapshot.OvnEip) (x *snapshot.Exter
 // currentSubnet returns the subnet that an EIp is on, or was on when its OvnEip was deleted. The EIp keeps it even if
 // the subnet's type or the default type has changed since.
 func (c *compiler) currentSubnet(e *eip, have snapshot.OvnEip) *snapshot.ExternalSubnet {
-	if x := c.externalByName(have.Subnet); x != nil && !x.HasIPv6 && have.Exists && have.Owned &&
+	if x := c.externalByName(have.Subnet); x != nil && !x.Unsupported && have.Exists && have.Owned &&
 		(have.Ready || x.Free > 0) {
 		return x
 	}
 	want := e.requiredAddress()
-	for _, x := range c.findExternals(func(x snapshot.ExternalSubnet) bool { return !x.HasIPv6 }) {
+	for _, x := range c.findExternals(func(x snapshot.ExternalSubnet) bool { return !x.Unsupported }) {
 		if (want == e.address || want == e.StatusAddress) && c.mayHoldAddress(e, x, want) {
 			return x
 		}
@@ -188,7 +188,7 @@ func (c *compiler) candidateSubnets(e *eip) ([]*snapshot.ExternalSubnet, intent.
 }
 
 // resolveSubnets returns the subnets of the named network, or without a name those of a type, that admit a namespace
-// and have IPv4 only.
+// and that Kube-OVN can connect a VPC to.
 func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.ExternalSubnet, intent.Finding) {
 	kind, fits := "type", func(x snapshot.ExternalSubnet) bool { return x.Type == of }
 	if name != "" {
@@ -204,9 +204,9 @@ func (c *compiler) resolveSubnets(of, name, namespace string) ([]*snapshot.Exter
 	if len(admitted) == 0 {
 		return nil, c.networkNotAllowed(found[0], namespace)
 	}
-	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.ExternalSubnet) bool { return x.HasIPv6 })
+	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.ExternalSubnet) bool { return x.Unsupported })
 	if len(usable) == 0 {
-		return nil, networkIsDual(admitted[0])
+		return nil, networkNotSupported(admitted[0])
 	}
 	return usable, intent.Finding{}
 }

@@ -18,12 +18,13 @@ import (
 // Traffic between pods does not come from the router, and its destination is the project's own prefix.
 func (c *compiler) emitAllowLists() {
 	p := c.project
-	if !p.isActive() || c.w.Management != nil || !p.ipv4Prefix().IsValid() {
+	if !p.isActive() || c.w.Management != nil || len(c.projectFamilies()) == 0 {
 		return
 	}
 	p.partly = firstProblem(checkAllowList(p.IngressAllowList, "ingress"), checkAllowList(p.EgressAllowList, "egress"))
-	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] || !p.IngressAllowList.RestrictsAny() &&
-		!p.EgressAllowList.RestrictsAny() {
+	restricts := func(f ipfamily.Family) bool { return p.IngressAllowList.Restricts(f) || p.EgressAllowList.Restricts(f) }
+	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] ||
+		!slices.ContainsFunc(c.projectFamilies(), restricts) {
 		return
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, p.ref()) }
@@ -35,19 +36,21 @@ func (c *compiler) emitAllowLists() {
 			Match: match.All(match.InPort(c.routerSwitchPort()), match.IP()).String(),
 		})
 	}
-	if p.IngressAllowList.RestrictsAny() {
-		c.emitIngressACLs(group, returnPorts, row)
-	}
-	if p.EgressAllowList.RestrictsAny() {
-		c.emitEgressACLs(group, returnPorts, row)
+	for _, f := range c.projectFamilies() {
+		if p.IngressAllowList.Restricts(f) {
+			c.emitIngressACLs(f, group, returnPorts, row)
+		}
+		if p.EgressAllowList.Restricts(f) {
+			c.emitEgressACLs(f, group, returnPorts, row)
+		}
 	}
 }
 
 // emitIngressACLs adds the ACLs for packets from the router, through its usual port and through the return ports.
-func (c *compiler) emitIngressACLs(group string, returnPorts []*returnPort, row func(intent.Row)) {
-	set := ownership.AllowListAddressSet(c.w.Shard, "ingress")
-	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.IngressAllowList.Prefixes,
+func (c *compiler) emitIngressACLs(f ipfamily.Family, group string, returnPorts []*returnPort, row func(intent.Row)) {
+	set := ownership.AllowListAddressSet(c.w.Shard, "ingress", f)
+	own := []netip.Prefix{c.project.prefix(f).Masked()}
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(f, c.project.IngressAllowList.Prefixes,
 		c.projectExternalIPs(), own)})
 	switchPorts := []string{c.routerSwitchPort()}
 	for _, l := range returnPorts {
@@ -56,39 +59,33 @@ func (c *compiler) emitIngressACLs(group string, returnPorts []*returnPort, row 
 	for _, port := range switchPorts {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-			Match: match.All(match.InPort(port), match.From(match.AddressSet(ipfamily.V4, set))).String(),
+			Match: match.All(match.InPort(port), match.From(match.AddressSet(f, set))).String(),
 		})
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: ownership.AllowListPriority, Action: "drop",
-			Match: match.All(match.InPort(port), match.OfFamily(ipfamily.V4)).String(),
+			Match: match.All(match.InPort(port), match.OfFamily(f)).String(),
 		})
 	}
-}
-
-// multicastAndBroadcast are destinations that never leave the switch.
-var multicastAndBroadcast = []netip.Prefix{
-	netip.MustParsePrefix("224.0.0.0/4"),
-	netip.MustParsePrefix("255.255.255.255/32"),
 }
 
 // emitEgressACLs adds the ACLs for packets that pods send to the outside. OVN translates Service addresses only after
 // these ACLs, so the cluster's prefixes are allowed. Replies that return through the hairpin port come from the router,
 // where connections are not tracked; they have already passed the ACLs at their pod.
-func (c *compiler) emitEgressACLs(group string, returnPorts []*returnPort, row func(intent.Row)) {
-	set := ownership.AllowListAddressSet(c.w.Shard, "egress")
-	own := []netip.Prefix{c.project.ipv4Prefix().Masked()}
-	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(c.project.EgressAllowList.Prefixes, c.projectExternalIPs(),
-		c.w.Config.ClusterPrefixes, own, multicastAndBroadcast)})
+func (c *compiler) emitEgressACLs(f ipfamily.Family, group string, returnPorts []*returnPort, row func(intent.Row)) {
+	set := ownership.AllowListAddressSet(c.w.Shard, "egress", f)
+	own := []netip.Prefix{c.project.prefix(f).Masked()}
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(f, c.project.EgressAllowList.Prefixes,
+		c.projectExternalIPs(), c.w.Config.ClusterPrefixes, own, internalByFamily[f].notRouted)})
 	row(intent.ACL{
 		PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",
-		Match: match.To(match.AddressSet(ipfamily.V4, set)).String(),
+		Match: match.To(match.AddressSet(f, set)).String(),
 	})
 	row(intent.ACL{
 		PortGroup: group,
 		Direction: intent.FromLport,
 		Priority:  ownership.AllowListPriority,
 		Action:    "drop",
-		Match:     match.OfFamily(ipfamily.V4).String(),
+		Match:     match.OfFamily(f).String(),
 	})
 	if len(returnPorts) > 0 {
 		row(intent.ACL{
@@ -108,7 +105,7 @@ func (c *compiler) activeReturnPorts() []*returnPort {
 // projectExternalIPs returns the external addresses of the project. Its pods reach each other through them.
 func (c *compiler) projectExternalIPs() (out []netip.Prefix) {
 	add := func(a netip.Addr) {
-		if a.Is4() {
+		if a.IsValid() {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
@@ -133,12 +130,12 @@ func checkAllowList(l snapshot.AllowList, what string) intent.Finding {
 		l.Malformed)}
 }
 
-// ipv4Networks returns the IPv4 prefixes as operands of a match. A single address is written without a prefix length,
-// which OVN treats as the same.
-func ipv4Networks(prefixes []netip.Prefix) (out []match.Network) {
+// networksOf returns the prefixes of a family as operands of a match. A single address is written without a prefix
+// length, which OVN treats as the same.
+func networksOf(f ipfamily.Family, prefixes []netip.Prefix) (out []match.Network) {
 	for _, p := range prefixes {
 		switch {
-		case ipfamily.Of(p.Addr()) != ipfamily.V4:
+		case ipfamily.Of(p.Addr()) != f:
 		case p.IsSingleIP():
 			out = append(out, match.Addr(p.Addr()))
 		default:
@@ -148,10 +145,10 @@ func ipv4Networks(prefixes []netip.Prefix) (out []match.Network) {
 	return out
 }
 
-// joinPrefixes formats IPv4 prefixes for an Address_Set, sorted as text and separated by spaces.
-func joinPrefixes(lists ...[]netip.Prefix) string {
+// joinPrefixes formats the prefixes of a family for an Address_Set, sorted as text and separated by spaces.
+func joinPrefixes(f ipfamily.Family, lists ...[]netip.Prefix) string {
 	var out []string
-	for _, n := range ipv4Networks(slices.Concat(lists...)) {
+	for _, n := range networksOf(f, slices.Concat(lists...)) {
 		out = append(out, n.String())
 	}
 	slices.Sort(out)

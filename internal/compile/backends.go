@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -48,7 +49,7 @@ func sortAddrPorts(list []netip.AddrPort) []netip.AddrPort {
 func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	vips []intent.VIP,
 ) (probes []intent.IPPortMapping) {
-	source := c.chooseProbeSource()
+	source := c.chooseProbeSource(c.familyOf(s.eip))
 	if !source.IsValid() {
 		s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
 			"subnet %s has no address left as source of health checks; "+
@@ -87,8 +88,8 @@ func (c *compiler) findPodPort(s *service, e snapshot.Endpoint) (intent.PodPort,
 
 // chooseProbeSource returns the source address of health checks: the last free one of the addresses reserved for return
 // ports, which return ports take last.
-func (c *compiler) chooseProbeSource() netip.Addr {
-	for _, a := range slices.Backward(reservedAddresses(c.project.ipv4Prefix())) {
+func (c *compiler) chooseProbeSource(f ipfamily.Family) netip.Addr {
+	for _, a := range slices.Backward(reservedAddresses(c.project.prefix(f))) {
 		taken := c.isOccupied(a)
 		for _, used := range c.w.Engine.ReturnPorts {
 			taken = taken || used == a
@@ -104,7 +105,7 @@ func (c *compiler) chooseProbeSource() netip.Addr {
 // router, and inside the project before the switch's load balancing. It reports whether they can be written. Until then
 // the Service has no load balancer, or it would first be open to everybody.
 //
-// One ACL passes the clients and another drops the rest. A single ACL with "!(ip4.src == {...})" is no alternative:
+// One ACL passes the clients and another drops the rest. A single ACL with a negated set of sources is no alternative:
 // ovn-controller needs about five times as long for each further range, and minutes for eight.
 func (c *compiler) emitSourceRanges(s *service) bool {
 	if len(s.SourceRanges) == 0 {
@@ -113,7 +114,7 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 	if !c.isConnected(s.eip.external.Subnet) {
 		return false // the EIp's conditions report it
 	}
-	clients := ipv4Networks(s.SourceRanges)
+	clients := networksOf(c.familyOf(s.eip), s.SourceRanges)
 	port := c.routerSwitchPortOn(s.eip.external.Subnet)
 	for _, at := range []struct {
 		port      string
@@ -135,7 +136,7 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 						Action: action,
 					}, s.key.Ref())
 				}
-				if len(clients) > 0 { // empty: all ranges are IPv6
+				if len(clients) > 0 { // empty: all ranges are of the other family
 					rule(ownership.SourceRangePriority+1,
 						match.All(to, match.From(match.AnyOf(clients...))), "pass")
 				}

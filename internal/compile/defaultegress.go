@@ -2,10 +2,10 @@ package compile
 
 import (
 	"fmt"
-	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -23,15 +23,15 @@ func (c *compiler) emitDefaultEgress() {
 		return
 	}
 	c.emitDefaultSNAT()
-	if !p.ipv4Prefix().IsValid() || !c.w.Engine.Vpc.Exists || !c.isPortReady(p.defaultNetwork.Subnet) {
+	within := p.prefixOn(p.defaultNetwork).Masked()
+	if !within.IsValid() || !c.w.Engine.Vpc.Exists || !c.isPortReady(p.defaultNetwork.Subnet) {
 		return
 	}
-	c.emitOnLinkPort()
+	c.emitOnLinkPort(p.defaultNetwork.Family())
 	c.emitStaticRoute(intent.DefaultRoute(p.defaultNetwork.Gateway))
-	within := p.ipv4Prefix().Masked()
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.DefaultEgress, c.matchEgress(match.Prefix(within)),
 		p.defaultNetwork.Gateway), p.ref())
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.DefaultEgressOnLink,
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.DefaultEgressOnLink, p.defaultNetwork.Family(),
 		match.To(match.Prefix(p.defaultNetwork.Prefix.Masked()))), p.ref())
 }
 
@@ -68,7 +68,7 @@ func (c *compiler) checkProjectReady() intent.Finding {
 		return beingDeletedFinding(intent.OvnSnatRule, c.w.Shard)
 	case !c.checkExternalPort(network.Subnet).OK():
 		return c.checkExternalPort(network.Subnet)
-	case c.project.ipv4Prefix().IsValid() && (!engine.SnatRule.Ready || engine.SnatRule.ExternalIP != port.Address):
+	case c.project.prefixOn(network).IsValid() && (!engine.SnatRule.Ready || engine.SnatRule.ExternalIP != port.Address):
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
 			Message: fmt.Sprintf("Kube-OVN has not applied OvnSnatRule %s yet", c.w.Shard),
@@ -83,7 +83,8 @@ func (c *compiler) emitDefaultSNAT() {
 	p, have, name := c.project, c.w.Engine.SnatRule, c.externalPortName(c.project.defaultNetwork.Subnet)
 	port := c.w.Engine.OvnEips[name]
 	ready := port.Ready && c.isConnected(p.defaultNetwork.Subnet) && c.w.Engine.Subnet.Ready
-	if !p.ipv4Prefix().IsValid() || port.Deleting || c.failedWithoutAddress(name) || have.Stuck ||
+	inside := p.prefixOn(p.defaultNetwork).Masked()
+	if !inside.IsValid() || port.Deleting || c.failedWithoutAddress(name) || have.Stuck ||
 		(!ready && have.OvnEip != name) {
 		return // keep the existing rule while something is slow
 	}
@@ -94,37 +95,35 @@ func (c *compiler) emitDefaultSNAT() {
 	c.out.AddObject(c.clusterKey(intent.OvnSnatRule, c.w.Shard),
 		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), p.ref())
 	if have.Ready && !have.Deleting && have.ExternalIP.IsValid() && have.ExternalIP == port.Address {
-		c.out.AddRow(c.w.Shard, intent.SNAT{External: have.ExternalIP, Logical: p.ipv4Prefix().Masked()}, p.ref())
+		c.out.AddRow(c.w.Shard, intent.SNAT{External: have.ExternalIP, Logical: inside}, p.ref())
 	}
 }
 
-// The on-link loopback port, a router port linked to itself. A packet sent to onLinkNextHop leaves through the port and
+// The on-link loopback port, a router port linked to itself. A packet sent to its next hop leaves through the port and
 // enters the router again through the same port. The port's routing table is empty, so only the connected prefixes of
 // the router apply. It is needed because Kube-OVN adds to each VPC a source route for its subnet, which stock OVN
 // prefers to the route of a connected prefix. No host answers ARP for the next hop, so its MAC address is a static
 // binding.
-var (
-	onLinkNextHop = netip.MustParseAddr("169.254.90.2")
-	onLinkNetwork = netip.MustParsePrefix("169.254.90.1/30")
-)
 
 // emitOnLinkPort adds the on-link loopback port.
-func (c *compiler) emitOnLinkPort() {
+func (c *compiler) emitOnLinkPort(f ipfamily.Family) {
 	if c.w.Engine.RouterPorts == nil {
 		return // the router does not exist yet
 	}
 	name, by := ownership.OnLinkLoopbackPort(c.w.Shard), c.project.ref()
 	c.out.AddRow(c.w.Shard, intent.LogicalRouterPort{
-		Name: name, MAC: intent.DeriveMAC(name), Network: onLinkNetwork, Peer: name, RouteTable: "onlink",
+		Name: name, MAC: intent.DeriveMAC(name), Network: internalByFamily[f].onLinkNetwork, Peer: name, RouteTable: "onlink",
 	}, by)
-	c.out.AddRow(c.w.Shard, intent.StaticMACBinding{Port: name, Address: onLinkNextHop, MAC: intent.DeriveMAC(name)},
-		by)
+	c.out.AddRow(c.w.Shard, intent.StaticMACBinding{
+		Port: name, Address: internalByFamily[f].onLinkNextHop, MAC: intent.DeriveMAC(name),
+	}, by)
 }
 
 // onLinkPolicy returns a policy that sends pods' packets to hosts on a connected prefix directly, not to a gateway. It
 // matches the inport, or it would match the packets again when they re-enter the router.
-func (c *compiler) onLinkPolicy(priority int, packets match.Expr) intent.PolicyRoute {
-	return intent.ReroutePolicy(priority, match.All(match.InPort(c.internalPortName()), packets), onLinkNextHop)
+func (c *compiler) onLinkPolicy(priority int, f ipfamily.Family, packets match.Expr) intent.PolicyRoute {
+	return intent.ReroutePolicy(priority, match.All(match.InPort(c.internalPortName()), packets),
+		internalByFamily[f].onLinkNextHop)
 }
 
 // emitRouterPolicy adds a router policy: the entry of the Vpc's policyRoutes, and the row that Kube-OVN creates from

@@ -3,7 +3,6 @@ package compile
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -104,7 +104,7 @@ func (e *egressCompiler) readAddress(text string) (*egressAddress, intent.Findin
 	var prefixes []string
 	for i := range e.w.ExternalSubnets {
 		x := &e.w.ExternalSubnets[i]
-		if x.HasIPv6 {
+		if x.Unsupported {
 			continue
 		}
 		prefixes = append(prefixes, fmt.Sprintf("%s (%s)", x.Prefix, x.Network))
@@ -249,7 +249,7 @@ func (e *egressCompiler) emitEgressRouter() {
 			if e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)].FailedWithoutAddress {
 				continue // Kube-OVN will never finish it: delete and recreate it
 			}
-			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.external.Subnet, V4Ip: h.address.String(), Type: "nat"}
+			spec := kubeovn.OvnEipSpec{ExternalSubnet: h.external.Subnet, Type: "nat", Addresses: kubeovn.NewAddresses(h.address)}
 			e.out.AddObject(intent.ObjectKey{Kind: intent.OvnEip, Name: ownership.EgressOvnEipName(h.address)},
 				intent.NewObject(meta, spec), q.key.Ref())
 		}
@@ -277,30 +277,27 @@ func (e *egressCompiler) emitBFDSettings() {
 	}
 }
 
-// linkPool contains the networks of links: addresses that are not used outside and that no two links share.
-var linkPool = netip.MustParsePrefix("240.0.0.0/4")
-
-// linkPrefixLen is the prefix length of a link, which has two ends.
-const linkPrefixLen = 30
-
 // chooseLinkNetworks chooses the network of each link: the current one, or one derived from its name.
 func (e *egressCompiler) chooseLinkNetworks() {
 	taken := map[netip.Prefix]bool{}
-	var fresh []string
+	type freshLink struct {
+		port   string
+		inside internalAddresses
+	}
+	var fresh []freshLink
 	e.forEachLink(func(_ *egressIPRequest, h *egressAddress, vpc string) {
-		port := ownership.EgressLinkPort(h.address, vpc)
-		if n := e.w.PortNetworks[port]; n.IsValid() && linkPool.Contains(n.Addr()) && n.Bits() == linkPrefixLen &&
-			n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
+		port, inside := ownership.EgressLinkPort(h.address, vpc), internalByFamily[ipfamily.Of(h.address)]
+		if n := e.w.PortNetworks[port]; n.IsValid() && inside.linkPool.Contains(n.Addr()) &&
+			n.Bits() == inside.linkPrefixLen && n.Addr() == n.Masked().Addr().Next() && !taken[n.Masked()] {
 			e.linkNetworks[port], taken[n.Masked()] = n, true
 			return
 		}
-		fresh = append(fresh, port)
+		fresh = append(fresh, freshLink{port, inside})
 	})
-	for _, port := range fresh {
-		hash := fnv.New32a()
-		_, _ = hash.Write([]byte(port)) // never fails
-		for n := hash.Sum32(); ; n++ {
-			network := linkNetwork(n)
+	for _, link := range fresh {
+		port := link.port
+		for n := ownership.HashName(port); ; n++ {
+			network := link.inside.linkNetwork(n)
 			if !taken[network.Masked()] {
 				e.linkNetworks[port], taken[network.Masked()] = network, true
 				break
@@ -309,12 +306,9 @@ func (e *egressCompiler) chooseLinkNetworks() {
 	}
 }
 
-// linkNetwork returns the network of a link by number, with the egress router's address.
-func linkNetwork(n uint32) netip.Prefix {
-	n = n % (1 << (linkPrefixLen - 4)) << 2
-	//nolint:gosec // the four bytes of it
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{0xf0 | byte(n>>24), byte(n >> 16), byte(n >> 8), byte(n)}).Next(),
-		linkPrefixLen)
+// linkNetwork returns the network of a link by number, with the egress router's address. A link has four addresses.
+func (i internalAddresses) linkNetwork(number uint32) netip.Prefix {
+	return netip.PrefixFrom(addressAt(i.linkPool, number<<2).Next(), i.linkPrefixLen)
 }
 
 func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddress, vpc string)) {
@@ -376,10 +370,10 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 		RouterPort:           port,
 		AnnounceNATAddresses: true,
 	})
-	row(intent.GatewayPortSNAT{GatewayPort: port, External: h.address, Logical: linkPool})
+	row(intent.GatewayPortSNAT{GatewayPort: port, External: h.address, Logical: internalByFamily[x.Family()].linkPool})
 	row(intent.LogicalRouterStaticRoute{
 		RouteTable: table,
-		Prefix:     netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		Prefix:     x.Family().Everything(),
 		NextHop:    x.Gateway,
 		OutputPort: port,
 	})

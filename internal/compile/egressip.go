@@ -72,7 +72,7 @@ func (c *compiler) excludeSelected(s snapshot.Selection, selected map[netip.Addr
 // hasEgressIPs reports whether EgressIPs select pods of the project.
 func (c *compiler) hasEgressIPs() bool {
 	return len(c.w.Selections) > 0 && c.w.Management == nil && c.project.isActive() &&
-		c.project.ipv4Prefix().IsValid() && !c.isVPCTerminating()
+		c.project.prefix(c.familyOf(nil)).IsValid() && !c.isVPCTerminating()
 }
 
 func selectionRef(s snapshot.Selection) state.Ref {
@@ -82,7 +82,7 @@ func selectionRef(s snapshot.Selection) state.Ref {
 // matchEgress returns the match for packets from a set of pods to the outside.
 func (c *compiler) matchEgress(from match.Operand) match.Expr {
 	return match.All(match.InPort(c.internalPortName()), match.From(from),
-		match.NotTo(match.Prefix(c.project.ipv4Prefix().Masked())))
+		match.NotTo(match.Prefix(c.project.prefix(match.FamilyOf(from)).Masked())))
 }
 
 // buildEgressIPPolicy returns the policy that reroutes selected pods to the available addresses of an EgressIP. Without
@@ -96,7 +96,7 @@ func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRoute
 	slices.Sort(nextHops)
 	policy := intent.LogicalRouterPolicy{
 		Priority: ownership.EgressIPSelected,
-		Match: c.matchEgress(match.AddressSet(ipfamily.V4,
+		Match: c.matchEgress(match.AddressSet(c.familyOf(nil),
 			ownership.EgressIPPodSet(c.w.Shard, s.EgressIP))).String(),
 	}
 	switch {
@@ -121,7 +121,7 @@ func (c *compiler) emitEgressLink(l snapshot.EgressLink, by state.Ref) {
 		HAChassisGroup: ownership.EgressRouterPort(l.Address),
 	})
 	row(intent.GatewayPortSNAT{
-		GatewayPort: end, External: local, Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		GatewayPort: end, External: local, Logical: ipfamily.Of(l.Address).Everything(),
 	})
 }
 
@@ -130,11 +130,11 @@ func (c *compiler) emitEgressLink(l snapshot.EgressLink, by state.Ref) {
 func (c *compiler) emitUnselectedEgress(unselected []netip.Addr) {
 	by, network := c.project.ref(), c.project.defaultNetwork
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, by) }
-	set := match.AddressSet(ipfamily.V4, ownership.UnselectedPodSet(c.w.Shard))
+	set := match.AddressSet(network.Family(), ownership.UnselectedPodSet(c.w.Shard))
 	row(intent.AddressSet{Name: ownership.UnselectedPodSet(c.w.Shard), Addresses: joinAddresses(unselected)})
 	row(intent.ReroutePolicy(ownership.EgressUnselected, c.matchEgress(set), network.Gateway).ToRouterPolicy())
-	row(c.onLinkPolicy(ownership.EgressUnselectedOnLink,
+	row(c.onLinkPolicy(ownership.EgressUnselectedOnLink, network.Family(),
 		match.All(match.From(set), match.To(match.Prefix(network.Prefix.Masked())))).ToRouterPolicy())
 	row(intent.DropPolicy(ownership.EgressFailClosed,
-		c.matchEgress(match.Prefix(c.project.ipv4Prefix().Masked()))).ToRouterPolicy())
+		c.matchEgress(match.Prefix(c.project.prefixOn(network).Masked()))).ToRouterPolicy())
 }

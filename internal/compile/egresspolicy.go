@@ -109,8 +109,8 @@ func (c *compiler) checkEgressSupported() intent.Finding {
 	}
 	p := c.project
 	switch {
-	case !p.ipv4Prefix().IsValid():
-		return noIPv4Prefix
+	case !p.prefix(c.familyOf(nil)).IsValid():
+		return c.noPrefixOf(c.familyOf(nil))
 	case p.defaultNetwork != nil && c.returnsBySource(p.defaultNetwork):
 		return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
 			"network %s routes replies by the pod's address (returnPath Source), so they would be redirected as well; "+
@@ -178,7 +178,7 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 		return d
 	}
 	for _, e := range s.Endpoints {
-		if c.project.ipv4Prefix().Contains(e.Address) {
+		if c.project.owns(e.Address) {
 			d.pods = append(d.pods, e.Address)
 		}
 	}
@@ -221,7 +221,7 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		addressSet: ownership.EgressRoutePodSet(c.w.Shard, r.Name), natPriority: natPriorityRoute,
 	}
 	if d.accepted = firstProblem(c.checkEgressSupported(), checkMalformed(r.Malformed),
-		checkIPv4Only(r.Destinations)); !d.accepted.OK() {
+		c.checkDestinations(r.Destinations)); !d.accepted.OK() {
 		return d
 	}
 	found, wrong := c.resolveSubnets(r.Type, r.Network, r.Namespace)
@@ -229,7 +229,7 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 		return d
 	}
 	for _, p := range r.Pods {
-		if c.project.ipv4Prefix().Contains(p.Address) { // not the address of a host-network pod
+		if c.project.owns(p.Address) { // not the address of a host-network pod
 			d.pods = append(d.pods, p.Address)
 		}
 	}
@@ -251,13 +251,13 @@ func (c *compiler) resolveEgressRoute(r snapshot.EgressRoute, same map[netip.Pre
 	return d
 }
 
-// checkIPv4Only checks that all destinations are IPv4, the only family that Kube-OVN supports on external networks.
-func checkIPv4Only(destinations []netip.Prefix) intent.Finding {
+// checkDestinations checks that all destinations are of the family of external networks.
+func (c *compiler) checkDestinations(destinations []netip.Prefix) intent.Finding {
+	f := c.familyOf(nil)
 	for _, to := range destinations {
-		if !to.Addr().Is4() {
+		if ipfamily.Of(to.Addr()) != f {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
-				"destination %s is not an IPv4 prefix such as 198.51.100.0/24; projects support IPv4 destinations only",
-				to)}
+				"destination %s is not an %[2]s prefix; external networks have %[2]s addresses only", to, f)}
 		}
 	}
 	return intent.Finding{}
@@ -273,7 +273,7 @@ func (c *compiler) emitEgressPolicies() {
 			d.setWaiting(why)
 			continue
 		}
-		c.emitOnLinkPort()
+		c.emitOnLinkPort(d.external.Family())
 		c.emitEgressReroutes(d)
 		c.emitEgressSNAT(d)
 	}
@@ -310,7 +310,7 @@ func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 	row(intent.AddressSet{Name: d.addressSet, Addresses: joinAddresses(d.pods)})
 	onLink := d.external.Prefix.Masked()
 	for _, w := range d.rules {
-		pods := match.AddressSet(ipfamily.V4, d.addressSet)
+		pods := match.AddressSet(d.external.Family(), d.addressSet)
 		packets, onLinkPart := c.matchEgress(pods), onLink
 		if w.destination.IsValid() {
 			packets = match.All(packets, match.To(match.Prefix(w.destination)))
@@ -318,7 +318,7 @@ func (c *compiler) emitEgressReroutes(d *vpcEgressPolicy) {
 		}
 		row(intent.ReroutePolicy(w.priority, packets, d.external.Gateway).ToRouterPolicy())
 		if onLinkPart.IsValid() {
-			row(c.onLinkPolicy(w.onLinkPriority,
+			row(c.onLinkPolicy(w.onLinkPriority, d.external.Family(),
 				match.All(match.From(pods), match.To(match.Prefix(onLinkPart)))).ToRouterPolicy())
 		}
 	}
@@ -329,7 +329,7 @@ func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	if c.isDefaultNetwork(d.external) && !d.address.IsValid() {
 		return
 	}
-	packets := match.From(match.AddressSet(ipfamily.V4, d.addressSet))
+	packets := match.From(match.AddressSet(d.external.Family(), d.addressSet))
 	var to []match.Network
 	for _, w := range d.rules {
 		if w.destination.IsValid() {
@@ -341,7 +341,7 @@ func (c *compiler) emitEgressSNAT(d *vpcEgressPolicy) {
 	}
 	c.out.AddRow(c.w.Shard, intent.GatewayPortSNAT{
 		GatewayPort: c.externalPortName(d.external.Subnet), External: c.sourceAddress(d),
-		Logical: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Match: packets.String(), Priority: d.natPriority,
+		Logical: d.external.Family().Everything(), Match: packets.String(), Priority: d.natPriority,
 	}, d.key.Ref())
 }
 

@@ -66,9 +66,8 @@ func (c *compiler) allocateEIPs() {
 }
 
 func (c *compiler) emitOvnEip(e *eip, subnet string) {
-	spec := kubeovn.OvnEipSpec{ExternalSubnet: subnet, Type: "nat"}
-	if want := e.requiredAddress(); want.IsValid() {
-		spec.V4Ip = want.String()
+	spec := kubeovn.OvnEipSpec{
+		ExternalSubnet: subnet, Type: "nat", Addresses: kubeovn.NewAddresses(e.requiredAddress()),
 	}
 	c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName),
 		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())

@@ -10,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -160,14 +161,15 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 			humanize.QuoteName(f.Pod), c.w.Shard)}
 	}
 	for _, a := range addresses {
-		if a.Is4() {
+		if ipfamily.Of(a) == c.familyOf(f.eip) {
 			f.target = a
 			return intent.Finding{}
 		}
 	}
 	return intent.Finding{
-		Reason:  intent.TargetHasNoAddress,
-		Message: fmt.Sprintf("pod %s has no IPv4 address yet; the floating IP follows when it has one", f.Pod),
+		Reason: intent.TargetHasNoAddress,
+		Message: fmt.Sprintf("pod %s has no %s address yet; the floating IP follows when it has one", f.Pod,
+			c.familyOf(f.eip)),
 	}
 }
 
@@ -187,12 +189,12 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 	}
 	if f.Interface != "" {
 		return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-			"virtual machine %s reports no IPv4 address on an interface %s (it has %s); "+
+			"virtual machine %s reports no %s address on an interface %s (it has %s); "+
 				"the floating IP follows when it does",
-			humanize.QuoteName(f.VM), humanize.QuoteName(f.Interface), listInterfaces(interfaces))}
+			humanize.QuoteName(f.VM), c.familyOf(f.eip), humanize.QuoteName(f.Interface), listInterfaces(interfaces))}
 	}
 	return intent.Finding{Reason: intent.TargetHasNoAddress, Message: fmt.Sprintf(
-		"virtual machine %s reports no IPv4 address yet; the floating IP follows when it does", f.VM)}
+		"virtual machine %s reports no %s address yet; the floating IP follows when it does", f.VM, c.familyOf(f.eip))}
 }
 
 // listInterfaces returns the names of interfaces, for messages.
@@ -210,13 +212,14 @@ func listInterfaces(interfaces []intent.VMInterface) string {
 // checkTargetInSubnet checks that the target is in the project's subnet. OVN would translate to any address, including
 // those of other networks.
 func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
-	prefix := c.project.ipv4Prefix()
+	prefix := c.project.prefix(c.familyOf(f.eip))
 	if !f.target.IsValid() || prefix.Contains(f.target) {
 		return intent.Finding{}
 	}
 	if !prefix.IsValid() {
 		return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
-			"the project has no IPv4 prefix, and %s can't be translated: Kube-OVN has IPv4 addresses on external networks only", f.target)}
+			"the project has no %[1]s prefix, and %[2]s can't be translated: external networks have %[1]s addresses only",
+			c.familyOf(f.eip), f.target)}
 	}
 	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
 		"%s is not in the project's subnet %s; use an address of a pod or virtual machine there", f.target, prefix)}
@@ -287,7 +290,7 @@ func (c *compiler) emitFloatingNAT() {
 				"OvnFip %s is being recreated with the address of EIp %s", f.ovnFipName, f.eip.Name)})
 			continue
 		}
-		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, V4Ip: f.target.String()}
+		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, Addresses: kubeovn.NewAddresses(f.target)}
 		c.out.AddObject(c.clusterKey(intent.OvnFip, f.ovnFipName),
 			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
 		if !have.Ready || have.Deleting || have.TargetIP != f.target || have.OvnEip != f.eip.ovnEipName {

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -20,14 +20,12 @@ var protocols = []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP}
 // maxAffinity is OVN's limit of the affinity timeout in seconds. Kubernetes allows a day.
 const maxAffinity = 65535
 
-// drainAddress returns an address per Service that no host can have (class E). Endpoints that get no new connections
+// drainAddress returns an address per Service that no host has. Endpoints that get no new connections
 // are backends of it: OVN's router translates replies of backends only, so open connections to an endpoint that is no
 // backend any more would get no replies.
 func (s *service) drainAddress() netip.Addr {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(s.Namespace + "/" + s.Name)) // never fails
-	sum := hash.Sum(nil)
-	return netip.AddrFrom4([4]byte{240, sum[1], sum[2], sum[3]})
+	pool := internalByFamily[ipfamily.Of(s.eip.address)].drainPool
+	return addressAt(pool, ownership.HashName(s.Namespace+"/"+s.Name))
 }
 
 // emitLoadBalancers adds the load balancers of each Service, and its companion objects.
@@ -128,7 +126,7 @@ func (c *compiler) emitCompanions(s *service, address netip.Addr) {
 		sliced.Labels[key] = value
 	}
 	c.out.AddObject(s.companionKey(intent.EndpointSlice, name), intent.NewSpeclessObject(sliced, map[string]any{
-		"addressType": "IPv4", "ports": served,
+		"addressType": ipfamily.Of(address).String(), "ports": served,
 		"endpoints": []map[string]any{{
 			"addresses":  []string{address.String()},
 			"conditions": map[string]any{"ready": true},

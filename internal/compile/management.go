@@ -25,7 +25,7 @@ func (c *compiler) adoptManagementVPC() {
 		return
 	}
 	found := c.findExternals(func(x snapshot.ExternalSubnet) bool {
-		return x.Type == c.w.Config.ManagementNetworkType && !x.HasIPv6
+		return x.Type == c.w.Config.ManagementNetworkType && !x.Unsupported
 	})
 	if len(found) > 0 {
 		c.project.accessNetwork = pickPreferred(found,
@@ -99,23 +99,24 @@ func (c *compiler) emitHostAccess() {
 		return
 	}
 	by := gatewayRef(c.externalPortName(x.Subnet))
-	c.emitOnLinkPort()
+	c.emitOnLinkPort(x.Family())
 	// overrides Kube-OVN's policy that sends packets to the nodes
 	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
 		match.InPort(ownership.OnLinkLoopbackPort(c.w.Shard))), by)
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach, match.All(
-		match.From(match.Prefix(c.project.ipv4Prefix().Masked())), match.To(match.Prefix(x.Prefix.Masked())))), by)
+	inside := c.project.prefixOn(x).Masked()
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach, x.Family(), match.All(
+		match.From(match.Prefix(inside)), match.To(match.Prefix(x.Prefix.Masked())))), by)
 	if !c.w.Management.HasForeignSNAT {
 		c.out.AddRow(c.w.Shard, intent.SNAT{
 			External: c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address,
-			Logical:  c.project.ipv4Prefix().Masked(),
+			Logical:  inside,
 		}, by)
 	}
 }
 
 // activeAccessNetwork returns the network whose hosts the pods can reach, or nil.
 func (p *project) activeAccessNetwork() *snapshot.ExternalSubnet {
-	if !p.isActive() || !p.ipv4Prefix().IsValid() {
+	if !p.isActive() || p.accessNetwork == nil || !p.prefixOn(p.accessNetwork).IsValid() {
 		return nil
 	}
 	return p.accessNetwork

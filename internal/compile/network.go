@@ -79,7 +79,7 @@ func (c *compiler) admitsNamespace(x *snapshot.ExternalSubnet, namespace string)
 func (c *compiler) networkNotAllowed(x *snapshot.ExternalSubnet, namespace string) intent.Finding {
 	var known []string
 	for i := range c.w.ExternalSubnets {
-		if other := &c.w.ExternalSubnets[i]; c.admitsNamespace(other, namespace) && !other.HasIPv6 {
+		if other := &c.w.ExternalSubnets[i]; c.admitsNamespace(other, namespace) && !other.Unsupported {
 			known = append(known, other.Type)
 		}
 	}
@@ -103,11 +103,11 @@ func (c *compiler) checkStillAllowed(x *snapshot.ExternalSubnet, namespace strin
 		x.Network, x.Type, namespace)}
 }
 
-func networkIsDual(x *snapshot.ExternalSubnet) intent.Finding {
+func networkNotSupported(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NetworkNotSupported, Message: fmt.Sprintf(
-		"subnet %s has an IPv6 prefix, and Kube-OVN can't connect such a subnet to a VPC; "+
-			"use another network, or ask the operator for a subnet with IPv4 only",
-		x.Subnet)}
+		"subnet %s has an %s prefix, and Kube-OVN can't connect such a subnet to a VPC; "+
+			"use another network, or ask the operator for a subnet with %s only",
+		x.Subnet, kubeovn.ExternalFamily.Other(), kubeovn.ExternalFamily)}
 }
 
 // externalPortName returns the name of the router's port on an external subnet, and of the OvnEip that has its address.
@@ -153,9 +153,8 @@ func (c *compiler) attachNetworks() {
 			continue
 		}
 		eip := c.w.Engine.OvnEips[c.externalPortName(x.Subnet)]
-		spec := kubeovn.OvnEipSpec{ExternalSubnet: x.Subnet, Type: "lrp"}
-		if address := c.choosePortAddress(x); address.IsValid() {
-			spec.V4Ip = address.String()
+		spec := kubeovn.OvnEipSpec{
+			ExternalSubnet: x.Subnet, Type: "lrp", Addresses: kubeovn.NewAddresses(c.choosePortAddress(x)),
 		}
 		c.out.AddObject(c.clusterKey(intent.OvnEip, c.externalPortName(x.Subnet)),
 			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), by)
@@ -217,8 +216,8 @@ func (c *compiler) isAttachSkipped(subnet string) bool {
 		(!vpc.StatusWrittenAt.IsZero() && c.w.Now.Sub(vpc.StatusWrittenAt) > engineGracePeriod)
 }
 
-// usedExternals returns the external subnets that the router needs a port on. Subnets without IPv4 are left out: the
-// router could not get an address there.
+// usedExternals returns the external subnets that the router needs a port on. Subnets without a prefix are left out:
+// the router could not get an address there.
 func (c *compiler) usedExternals() []*snapshot.ExternalSubnet {
 	names := map[string]bool{}
 	for _, x := range []*snapshot.ExternalSubnet{c.project.defaultNetwork, c.project.accessNetwork} {

@@ -24,22 +24,22 @@ func (c *compiler) emitTenantIsolation() {
 		return
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.project.ref()) }
-	others := ownership.ForeignAddressSet(c.w.Shard)
-	isolated := false
+	isolated := map[ipfamily.Family]bool{}
 	for _, x := range c.usedExternals() {
 		if !x.Isolated || !c.isConnected(x.Subnet) {
 			continue
 		}
-		isolated = true
+		f := x.Family()
+		isolated[f] = true
 		port := c.routerSwitchPortOn(x.Subnet)
-		foreign := match.All(match.OutPort(port), match.From(match.AddressSet(ipfamily.V4, others)))
+		foreign := match.All(match.OutPort(port), match.From(match.AddressSet(f, ownership.ForeignAddressSet(c.w.Shard, f))))
 		if shared := c.sharedAddresses(x); len(shared) > 0 {
 			unshared := ownership.UnsharedAddressSet(c.w.Shard, x.Subnet)
 			row(intent.AddressSet{
 				Name:      unshared,
-				Addresses: joinPrefixes(subtractPrefixes([]netip.Prefix{x.Prefix}, shared)),
+				Addresses: joinPrefixes(f, subtractPrefixes([]netip.Prefix{x.Prefix}, shared)),
 			})
-			foreign = match.All(foreign, match.To(match.AddressSet(ipfamily.V4, unshared)))
+			foreign = match.All(foreign, match.To(match.AddressSet(f, unshared)))
 		}
 		row(intent.PortGroup{Name: ownership.SourceRangePortGroup(port), Ports: port})
 		row(intent.ACL{
@@ -47,8 +47,10 @@ func (c *compiler) emitTenantIsolation() {
 			Priority: ownership.NetworkIsolationPriority, Match: foreign.String(), Action: "drop",
 		})
 	}
-	if isolated {
-		row(intent.AddressSet{Name: others, Addresses: joinPrefixes(c.otherTenantPrefixes())})
+	for f := range isolated {
+		row(intent.AddressSet{
+			Name: ownership.ForeignAddressSet(c.w.Shard, f), Addresses: joinPrefixes(f, c.otherTenantPrefixes()),
+		})
 	}
 }
 

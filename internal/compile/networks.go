@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -35,12 +36,13 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			if !exists {
 				v.Resolved = firstProblem(v.Resolved,
 					intent.Finding{Reason: intent.SubnetNotFound, Message: fmt.Sprintf(
-						"Subnet %s does not exist, or has no IPv4 prefix and gateway; create or correct it", name)})
+						"Subnet %s does not exist, or has no %s prefix and gateway; create or correct it", name,
+						kubeovn.ExternalFamily)})
 				continue
 			}
 			owner[name] = n.Name
-			if x.HasIPv6 {
-				v.Resolved = firstProblem(v.Resolved, networkIsDual(&x))
+			if x.Unsupported {
+				v.Resolved = firstProblem(v.Resolved, networkNotSupported(&x))
 			}
 			if !x.Ready {
 				v.Waiting = firstProblem(v.Waiting,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -97,10 +98,10 @@ func TestMappedRangesAreNotIPv4(t *testing.T) {
 		netip.MustParsePrefix("::ffff:10.0.0.0/104"), netip.MustParsePrefix("fd00::/8"),
 		netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("10.0.0.0/8"),
 	}
-	if got := joinPrefixes(ranges); got != "10.0.0.0/8 192.0.2.7" {
+	if got := joinPrefixes(ipfamily.V4, ranges); got != "10.0.0.0/8 192.0.2.7" {
 		t.Errorf("IPv4 is %q", got)
 	}
-	clients := match.From(match.AnyOf(ipv4Networks(ranges)...)).String()
+	clients := match.From(match.AnyOf(networksOf(ipfamily.V4, ranges)...)).String()
 	if clients != "ip4.src == {10.0.0.0/8, 192.0.2.7}" {
 		t.Error(clients)
 	}

@@ -11,6 +11,7 @@ import (
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -164,7 +165,7 @@ func (d *nodeEgressPolicy) chooseByAddress(among []*snapshot.Uplink, external []
 		case !servesAddress(d.uplinks[0], a):
 			continue // the first address decides
 		}
-		if !s.ByNetwork && !slices.ContainsFunc(d.addresses, func(o netip.Addr) bool { return o.Is4() == a.Is4() }) {
+		if !s.ByNetwork && !slices.ContainsFunc(d.addresses, func(o netip.Addr) bool { return ipfamily.Same(o, a) }) {
 			d.addresses = append(d.addresses, a)
 		}
 	}
@@ -240,7 +241,7 @@ func (n *nodesCompiler) uplinkNotFound(what, name string) intent.Finding {
 
 // hasGatewayFor reports whether a network has a gateway of an address's family.
 func hasGatewayFor(u *snapshot.Uplink, a netip.Addr) bool {
-	return slices.ContainsFunc(u.Gateways, func(g netip.Addr) bool { return g.Is4() == a.Is4() })
+	return slices.ContainsFunc(u.Gateways, func(g netip.Addr) bool { return ipfamily.Same(g, a) })
 }
 
 // checkFamilies checks that the network has a gateway for every destination.
@@ -272,7 +273,7 @@ func (d *nodeEgressPolicy) checkMethod() intent.Finding {
 // interface's.
 func (d *nodeEgressPolicy) sourceAddress(pod netip.Addr) (netip.Addr, bool) {
 	for _, a := range d.addresses {
-		if a.Is4() == pod.Is4() {
+		if ipfamily.Same(a, pod) {
 			return a, true
 		}
 	}
@@ -320,7 +321,7 @@ func (n *nodesCompiler) claimPods() {
 				n.claims[p.Address] = egressClaims{}
 			}
 			for _, to := range d.destinations {
-				if _, taken := n.claims[p.Address][to]; !taken && to.Addr().Is4() == p.Address.Is4() {
+				if _, taken := n.claims[p.Address][to]; !taken && ipfamily.Same(to.Addr(), p.Address) {
 					n.claims[p.Address][to] = c
 				}
 			}
@@ -480,13 +481,11 @@ func (n *nodesCompiler) buildVerdict(d *nodeEgressPolicy) intent.Verdict {
 
 // countPods returns the number of pods with these addresses. A pod may have an address of each family.
 func countPods(pods []snapshot.PodPlacement) int {
-	four := 0
+	number := map[ipfamily.Family]int{}
 	for _, p := range pods {
-		if p.Address.Is4() {
-			four++
-		}
+		number[ipfamily.Of(p.Address)]++
 	}
-	return max(four, len(pods)-four)
+	return slices.Max(slices.AppendSeq([]int{0}, maps.Values(number)))
 }
 
 // checkAgentReport returns the reason why a node does not serve a network yet, as reported by its agent. A node without

@@ -6,16 +6,14 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // The shortest prefix lengths of a project. 10.0.0.0/8 is the largest private range of IPv4, and a /48 is one IPv6 site
 // (RFC 4193). Anything wider always contains addresses of others, and endpoints and floating IPs with those addresses
 // would be considered the project's own.
-const (
-	minPrefixLenIPv4 = 8
-	minPrefixLenIPv6 = 48
-)
+var minPrefixLen = map[ipfamily.Family]int{ipfamily.V4: 8, ipfamily.V6: 48}
 
 // unusablePrefixes are the addresses that no pod can have.
 var unusablePrefixes = []snapshot.PrefixClaim{
@@ -28,6 +26,7 @@ var unusablePrefixes = []snapshot.PrefixClaim{
 		Owner:  "reserved addresses (class E), which Sallyport uses inside OVN",
 	},
 	{Prefix: netip.MustParsePrefix("::/8"), Owner: "reserved addresses, with loopback and mapped ones"},
+	{Prefix: netip.MustParsePrefix("fdfe:5a11::/32"), Owner: "addresses that Sallyport uses inside OVN"},
 	{Prefix: netip.MustParsePrefix("fe80::/10"), Owner: "link-local addresses"},
 	{Prefix: netip.MustParsePrefix("ff00::/8"), Owner: "multicast addresses"},
 }
@@ -53,11 +52,7 @@ func (c *compiler) checkPrefixes() intent.Finding {
 		})
 	}
 	for _, prefix := range c.project.Prefixes {
-		shortest := minPrefixLenIPv6
-		if prefix.Addr().Is4() {
-			shortest = minPrefixLenIPv4
-		}
-		if prefix.Bits() < shortest {
+		if shortest := minPrefixLen[ipfamily.Of(prefix.Addr())]; prefix.Bits() < shortest {
 			return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
 				"cidrBlock %s is too wide: the limit is /%d; "+
 					"create the Project with a longer prefix, such as 10.0.0.0/16 or fd00:10::/64",

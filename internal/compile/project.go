@@ -2,14 +2,12 @@ package compile
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -125,9 +123,9 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 	if len(admitted) == 0 {
 		return nil, c.networkNotAllowed(found[0], c.w.Shard)
 	}
-	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.ExternalSubnet) bool { return x.HasIPv6 })
+	usable := slices.DeleteFunc(slices.Clone(admitted), func(x *snapshot.ExternalSubnet) bool { return x.Unsupported })
 	if len(usable) == 0 {
-		return nil, networkIsDual(admitted[0])
+		return nil, networkNotSupported(admitted[0])
 	}
 	room := func(x *snapshot.ExternalSubnet) bool {
 		return x.Free > 0 || c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address.IsValid()
@@ -145,9 +143,6 @@ func (c *compiler) subnetName() string { return ownership.VPCSubnetName(c.w.Shar
 
 // internalPortName returns the name of the router's port to the project's subnet. Kube-OVN defines it.
 func (c *compiler) internalPortName() string { return kubeovn.RouterPort(c.w.Shard, c.subnetName()) }
-
-// ipv4Prefix returns the project's IPv4 prefix; invalid: none.
-func (p *project) ipv4Prefix() netip.Prefix { return ipfamily.FirstPrefix(ipfamily.V4, p.Prefixes) }
 
 func (c *compiler) emitProject() {
 	if !c.project.isActive() || c.w.Management != nil {
@@ -178,7 +173,7 @@ func (c *compiler) emitProject() {
 
 func (c *compiler) buildSubnetSpec() kubeovn.SubnetSpec {
 	p := c.project
-	spec := kubeovn.SubnetSpec{Vpc: c.w.Shard, Namespaces: []string{c.w.Shard}, Protocol: "IPv4"}
+	spec := kubeovn.SubnetSpec{Vpc: c.w.Shard, Namespaces: []string{c.w.Shard}, Protocol: kubeovn.SubnetProtocol(p.Prefixes)}
 	var prefixes, gateways []string
 	for _, prefix := range p.Prefixes {
 		gateway := prefix.Masked().Addr().Next()
@@ -189,11 +184,6 @@ func (c *compiler) buildSubnetSpec() kubeovn.SubnetSpec {
 	}
 	spec.ExcludeIps = c.buildExcludeIPs(gateways)
 	spec.CIDRBlock, spec.Gateway = strings.Join(prefixes, ","), strings.Join(gateways, ",")
-	if len(p.Prefixes) > 1 {
-		spec.Protocol = "Dual"
-	} else if !p.ipv4Prefix().IsValid() {
-		spec.Protocol = "IPv6"
-	}
 	return spec
 }
 

@@ -5,7 +5,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"go4.org/netipx"
+
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -15,44 +18,46 @@ import (
 const maxReturnPorts = 8
 
 // reservedAddresses returns the addresses of a subnet that are reserved for return ports: the last ones, except the
-// broadcast address.
+// very last, which is the broadcast address of IPv4.
 func reservedAddresses(within netip.Prefix) []netip.Addr {
-	if !within.IsValid() || !within.Addr().Is4() || within.Bits() > 29 {
+	hostBits := within.Addr().BitLen() - within.Bits()
+	if !within.IsValid() || hostBits < 3 {
 		return nil
 	}
-	size := min(1<<(32-within.Bits())/8, maxReturnPorts)
+	size := maxReturnPorts
+	if hostBits < 6 {
+		size = 1 << hostBits / 8
+	}
 	out := make([]netip.Addr, 0, size)
-	for a := lastAddress(within).Prev(); len(out) < size; a = a.Prev() {
+	for a := netipx.PrefixLastIP(within).Prev(); len(out) < size; a = a.Prev() {
 		out = append(out, a)
 	}
 	return out
 }
 
-// lastAddress returns the last address of an IPv4 prefix.
-func lastAddress(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		bytes[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(bytes)
-}
-
 // buildExcludeIPs returns the addresses of the project's subnet that pods don't get, in Kube-OVN's normal form: it
 // would rewrite any other.
 func (c *compiler) buildExcludeIPs(gateways []string) []string {
-	kept := reservedAddresses(c.project.ipv4Prefix())
-	out := slices.DeleteFunc(slices.Clone(gateways), func(g string) bool {
-		a, err := netip.ParseAddr(g)
-		return err == nil && slices.Contains(kept, a)
-	})
-	switch len(kept) {
-	case 0:
-		return nil // Kube-OVN excludes gateways itself
-	case 1:
-		out = append(out, kept[0].String())
-	default:
-		out = append(out, kept[len(kept)-1].String()+".."+kept[0].String())
+	var ranges []string
+	out := slices.Clone(gateways)
+	for _, f := range c.families() {
+		kept := reservedAddresses(c.project.prefix(f))
+		out = slices.DeleteFunc(out, func(g string) bool {
+			a, err := netip.ParseAddr(g)
+			return err == nil && slices.Contains(kept, a)
+		})
+		switch len(kept) {
+		case 0:
+		case 1:
+			ranges = append(ranges, kept[0].String())
+		default:
+			ranges = append(ranges, kept[len(kept)-1].String()+".."+kept[0].String())
+		}
 	}
+	if len(ranges) == 0 {
+		return nil // Kube-OVN excludes gateways itself
+	}
+	out = append(out, ranges...)
 	slices.Sort(out)
 	return out
 }
@@ -60,21 +65,24 @@ func (c *compiler) buildExcludeIPs(gateways []string) []string {
 // assignReturnIPs assigns a reserved address to each network: the one that its return port has, or the next free one.
 // Invalid: none is left.
 func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.Addr {
-	free := slices.DeleteFunc(reservedAddresses(c.project.ipv4Prefix()), c.isOccupied)
+	free := map[ipfamily.Family][]netip.Addr{}
+	for _, f := range c.families() {
+		free[f] = slices.DeleteFunc(reservedAddresses(c.project.prefix(f)), c.isOccupied)
+	}
 	out := make([]netip.Addr, len(networks))
 	take := func(i int, a netip.Addr) {
 		out[i] = a
-		free = slices.DeleteFunc(free, func(f netip.Addr) bool { return f == a })
+		free[ipfamily.Of(a)] = slices.DeleteFunc(free[ipfamily.Of(a)], func(f netip.Addr) bool { return f == a })
 	}
 	for i, n := range networks {
 		if have := c.w.Engine.ReturnPorts[ownership.ReturnRouterPort(c.w.Shard, c.subnetName(),
-			n.Subnet)]; slices.Contains(free, have) {
+			n.Subnet)]; slices.Contains(free[n.Family()], have) {
 			take(i, have)
 		}
 	}
-	for i := range networks {
-		if !out[i].IsValid() && len(free) > 0 {
-			take(i, free[0])
+	for i, n := range networks {
+		if left := free[n.Family()]; !out[i].IsValid() && len(left) > 0 {
+			take(i, left[0])
 		}
 	}
 	return out
@@ -94,5 +102,5 @@ func (c *compiler) noReturnPort(x *snapshot.ExternalSubnet) intent.Finding {
 	return intent.Finding{Reason: intent.NoWayBack, Message: fmt.Sprintf(
 		"subnet %s has none of its %d addresses for return ports left for network %s; "+
 			"use a network that the project already uses, or a project with a larger subnet", c.subnetName(),
-		len(reservedAddresses(c.project.ipv4Prefix())), x.Subnet)}
+		len(reservedAddresses(c.project.prefixOn(x))), x.Subnet)}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -14,7 +15,7 @@ import (
 // emitReturnPaths makes replies leave through the network the request arrived on, where that is not the project's
 // default.
 func (c *compiler) emitReturnPaths() {
-	if !c.project.isActive() || !c.project.ipv4Prefix().IsValid() || c.isVPCTerminating() {
+	if !c.project.isActive() || len(c.projectFamilies()) == 0 || c.isVPCTerminating() {
 		return
 	}
 	returnPorts, several := c.planReturnPorts(), c.multiNetworkTargets()
@@ -30,7 +31,7 @@ func (c *compiler) emitReturnPaths() {
 		c.emitReturnPort(l)
 	}
 	if len(returnPorts) > 0 {
-		c.emitHairpinPort()
+		c.emitHairpinPort(returnPorts[0].network.Family())
 	}
 }
 
@@ -69,7 +70,7 @@ func (c *compiler) resolveServiceReturn(s *service, returnPorts []*returnPort) {
 	s.dependencies = append(s.dependencies, returnPorts[i].ref(), c.hairpinRef(),
 		gatewayRef(c.externalPortName(s.eip.external.Subnet)))
 	for _, e := range s.Endpoints {
-		if e.Address.Is4() {
+		if ipfamily.Of(e.Address) == s.eip.external.Family() {
 			returnPorts[i].targets = append(returnPorts[i].targets, e.Address)
 		}
 	}
@@ -132,10 +133,10 @@ func (c *compiler) returnsBySource(x *snapshot.ExternalSubnet) bool {
 
 // emitSourceReturn routes all packets from the target of a FIp to the outside through the FIp's network.
 func (c *compiler) emitSourceReturn(f *fip, network *snapshot.ExternalSubnet) {
-	c.emitOnLinkPort()
+	c.emitOnLinkPort(network.Family())
 	source := match.From(match.Addr(f.target))
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnFIP,
 		match.All(match.InPort(c.internalPortName()), source), network.Gateway), f.key.Ref())
-	c.emitRouterPolicy(c.onLinkPolicy(ownership.ReturnFIPOnLink,
+	c.emitRouterPolicy(c.onLinkPolicy(ownership.ReturnFIPOnLink, network.Family(),
 		match.All(source, match.To(match.Prefix(network.Prefix.Masked())))), f.key.Ref())
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"go4.org/netipx"
+
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
@@ -64,7 +66,7 @@ func (c *compiler) planReturnPorts() []*returnPort {
 func (c *compiler) newReturnPort(n *snapshot.ExternalSubnet, address netip.Addr) *returnPort {
 	port := ownership.ReturnRouterPort(c.w.Shard, c.subnetName(), n.Subnet)
 	return &returnPort{
-		network: n, vpc: c.w.Shard, subnet: c.project.ipv4Prefix().Masked(), address: address,
+		network: n, vpc: c.w.Shard, subnet: c.project.prefixOn(n).Masked(), address: address,
 		mark: ownership.NetworkMark(n.Subnet), mac: intent.DeriveMAC(port),
 		nextHop:    c.reservedNextHop(address),
 		routerPort: port, switchPort: ownership.ReturnSwitchPort(c.w.Shard, c.subnetName(), n.Subnet),
@@ -73,25 +75,21 @@ func (c *compiler) newReturnPort(n *snapshot.ExternalSubnet, address netip.Addr)
 	}
 }
 
-// reservedNextHops is the network of the addresses that marks select. No other port of the router has it: northd
-// accepts any port whose network contains a policy's next hop.
-var reservedNextHops = netip.MustParsePrefix("169.254.91.1/24")
-
-// reservedNextHop returns the next hop for a return port. It is as stable as the port's address, and no host has it.
+// reservedNextHop returns the next hop for a return port. It is as stable as the port's address, and no host has it. No
+// other port of the router has its network: northd accepts any port whose network contains a policy's next hop.
 func (c *compiler) reservedNextHop(returnIP netip.Addr) netip.Addr {
-	bytes := reservedNextHops.Addr().As4()
-	index := slices.Index(reservedAddresses(c.project.ipv4Prefix()), returnIP)
-	bytes[3] += byte(1 + index) //nolint:gosec // a project has few reserved addresses
-	return netip.AddrFrom4(bytes)
+	f := ipfamily.Of(returnIP)
+	index := slices.Index(reservedAddresses(c.project.prefix(f)), returnIP)
+	return addressAt(internalByFamily[f].reservedNextHops, uint32(2+index)) //nolint:gosec // there are few
 }
 
 // emitHairpinPort adds the hairpin port. Through it the router sends replies back into the switch, and from there they
 // enter the return port of their network. Packets that pods themselves send to it are dropped. So are unicast packets
 // in broadcast or multicast frames, which would reach all return ports.
-func (c *compiler) emitHairpinPort() {
+func (c *compiler) emitHairpinPort(f ipfamily.Family) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.hairpinRef()) }
 	name := ownership.HairpinRouterPort(c.w.Shard, c.subnetName())
-	row(intent.LogicalRouterPort{Name: name, MAC: intent.DeriveMAC(name), Network: reservedNextHops})
+	row(intent.LogicalRouterPort{Name: name, MAC: intent.DeriveMAC(name), Network: internalByFamily[f].reservedNextHops})
 	row(intent.LogicalSwitchPort{
 		Switch:     c.subnetName(),
 		Name:       ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()),
@@ -106,9 +104,8 @@ func (c *compiler) emitHairpinPort() {
 	row(intent.QoS{
 		Switch:   c.subnetName(),
 		Priority: 115,
-		Match: match.All(match.MulticastFrame(), match.OfFamily(ipfamily.V4), match.NotMulticast(ipfamily.V4),
-			match.NotTo(match.Addr(netip.AddrFrom4([4]byte{255, 255, 255, 255})))).String(),
-		Mark: ownership.ForgedMark,
+		Match:    match.All(match.MulticastFrame(), match.UnicastPacket(f)).String(),
+		Mark:     ownership.ForgedMark,
 	})
 	c.emitRouterPolicy(intent.DropPolicy(ownership.ReturnForged, match.Marked(ownership.ForgedMark)),
 		c.hairpinRef())
@@ -161,7 +158,7 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 	}
 	row(intent.LogicalRouterStaticRoute{
 		RouteTable: table,
-		Prefix:     netip.PrefixFrom(netip.IPv4Unspecified(), 0),
+		Prefix:     l.network.Family().Everything(),
 		NextHop:    l.network.Gateway,
 		OutputPort: l.externalPort,
 	})
@@ -228,7 +225,7 @@ func (c *compiler) targetSetName(l *returnPort) string {
 // matchFromTargets returns the match for packets to the outside from targets that are reachable on this network only.
 // Replies among them without a label belong to a connection through this network that is older than the return port.
 func (c *compiler) matchFromTargets(l *returnPort) match.Expr {
-	return match.All(match.From(match.AddressSet(ipfamily.V4, c.targetSetName(l))), match.NotTo(match.Prefix(l.subnet)))
+	return match.All(match.From(match.AddressSet(l.network.Family(), c.targetSetName(l))), match.NotTo(match.Prefix(l.subnet)))
 }
 
 // matchMidStream returns the match for packets from such targets in the middle of a connection that their node has
@@ -253,7 +250,5 @@ func joinAddresses(addresses []netip.Addr) string {
 // to it.
 func splitPrefix(p netip.Prefix) [2]netip.Prefix {
 	low := netip.PrefixFrom(p.Addr(), p.Bits()+1)
-	bytes := p.Addr().As4()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	return [2]netip.Prefix{low, netip.PrefixFrom(netip.AddrFrom4(bytes), p.Bits()+1)}
+	return [2]netip.Prefix{low, netip.PrefixFrom(netipx.PrefixLastIP(low).Next(), low.Bits())}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -141,10 +142,10 @@ func (s *service) ovnEipPortKey(p snapshot.Port) string {
 	return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.ovnEipName, p.Number)
 }
 
-// noIPv4Prefix is the finding that a project can't have external addresses.
-var noIPv4Prefix = intent.Finding{
-	Reason:  intent.TargetOutsideProject,
-	Message: "the project has no IPv4 prefix, and Kube-OVN has IPv4 addresses on external networks only",
+// noPrefixOf returns the finding that a project can't have external addresses of a family.
+func (c *compiler) noPrefixOf(f ipfamily.Family) intent.Finding {
+	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
+		"the project has no %[1]s prefix, and external networks have %[1]s addresses only", f)}
 }
 
 // checkBalanceable checks that OVN can balance what a Service requests.
@@ -160,8 +161,8 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 			"spec.loadBalancerSourceRanges has %d entries (maximum: %d); "+
 				"combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
 	}
-	if !c.project.ipv4Prefix().IsValid() {
-		return noIPv4Prefix
+	if f := c.familyOf(s.eip); !c.project.prefix(f).IsValid() {
+		return c.noPrefixOf(f)
 	}
 	return intent.Finding{}
 }
@@ -289,10 +290,10 @@ func (s *service) checkEndpointCount() intent.Finding {
 // publish the pods of others.
 func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding {
 	switch {
-	case !c.project.ipv4Prefix().Contains(e.Address):
+	case !c.project.prefix(c.familyOf(s.eip)).Contains(e.Address):
 		return intent.Finding{Reason: intent.EndpointOutsideProject, Message: fmt.Sprintf(
 			"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it",
-			e.Address, c.project.ipv4Prefix())}
+			e.Address, c.project.prefix(c.familyOf(s.eip)))}
 	case c.w.Management != nil && !c.podAddresses[s.Namespace][e.Address]:
 		return intent.Finding{Reason: intent.EndpointNotInNamespace, Message: fmt.Sprintf(
 			"endpoint %s is not the address of a pod in namespace %s and gets no connections; "+

@@ -57,7 +57,7 @@ func applyIntent(before *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInpu
 	}
 	objects := slices.SortedFunc(maps.Keys(in.Objects), intent.ObjectKey.Compare)
 	for _, key := range objects { // requests for a specific address come first
-		if key.Kind == intent.OvnEip && decodeSpec[kubeovn.OvnEipSpec](in.Objects[key].Value).V4Ip != "" {
+		if key.Kind == intent.OvnEip && decodeSpec[kubeovn.OvnEipSpec](in.Objects[key].Value).First() != "" {
 			e.applyObject(key, in.Objects[key].Value)
 		}
 	}
@@ -123,7 +123,7 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 		}
 	case intent.OvnFip:
 		spec := decodeSpec[kubeovn.OvnFipSpec](o)
-		target, _ := netip.ParseAddr(spec.V4Ip)
+		target, _ := netip.ParseAddr(spec.First())
 		e.Engine.OvnFips[key.Name] = snapshot.OvnFip{
 			ObjectState: seen,
 			OvnEip:      spec.OvnEip,
@@ -145,7 +145,7 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 // allocateAddress returns the address of an OvnEip as Kube-OVN's IPAM would assign it: the current one, the requested
 // one if it is free, or the lowest free one.
 func (e *simulatedEngine) allocateAddress(name string, spec kubeovn.OvnEipSpec) netip.Addr {
-	want, _ := netip.ParseAddr(spec.V4Ip)
+	want, _ := netip.ParseAddr(spec.First())
 	have := e.ovnEips()[name]
 	if have.Address.IsValid() && have.Subnet == spec.ExternalSubnet && (!want.IsValid() || want == have.Address) {
 		return have.Address

@@ -163,13 +163,13 @@ func randomExternal(d *fuzzInput, i int) snapshot.ExternalSubnet {
 		Subnet: fmt.Sprintf("x%d", i), Network: pickOne(d, fmt.Sprintf("x%d", i), "n"), Type: pickOne(d, "a", "a", "b"),
 		Default: d.bool(), Ready: true,
 		Prefix: netip.MustParsePrefix(fmt.Sprintf("192.0.%d.0/28", i)), Gateway: externalIP(i, 1),
-		HasIPv6: d.oneInEight(),
-		Free:    pickOne(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
+		Unsupported: d.oneInEight(),
+		Free:        pickOne(d, 9, 9, 9, 9, 2, 1, 0), Used: 3,
 	}
 	if d.oneInEight() {
 		x.ReservedRanges = []snapshot.AddressRange{{First: externalIP(i, 1), Last: externalIP(i, pickOne(d, 1, 3, 4))}}
 	}
-	if x.HasIPv6 && d.bool() {
+	if x.Unsupported && d.bool() {
 		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // IPv6 only
 	}
 	return x

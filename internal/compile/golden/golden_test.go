@@ -266,14 +266,26 @@ func (g *goldenCase) addObject(object client.Object) {
 	g.objects = append(g.objects, object)
 }
 
-func (g *goldenCase) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
+func (g *goldenCase) readInputs(objects []client.Object) *kube.Inputs {
 	in := kube.NewInputs(g.shard)
 	in.AddMisplacedPorts(g.podPorts)
 	in.AddAll(objects)
+	return in
+}
+
+// buildSnapshot returns the snapshot of a case about a VPC.
+func (g *goldenCase) buildSnapshot(objects []client.Object) *snapshot.VpcInput {
+	return g.readInputs(objects).BuildSnapshot(g.config, g.ports, now)
+}
+
+func (g *goldenCase) compile(objects []client.Object) (*intent.Intent, []intent.Verdict) {
 	if g.shard == ownership.NodesShard {
-		return compile.Nodes(in.BuildNodeSnapshot(g.config))
+		return compile.Nodes(g.readInputs(objects).BuildNodeSnapshot(g.config))
 	}
-	w := in.BuildSnapshot(g.config, g.ports, now)
+	return g.compileVPC(g.buildSnapshot(objects))
+}
+
+func (g *goldenCase) compileVPC(w *snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	if g.simulate {
 		return compile.Simulate(*w)
 	}

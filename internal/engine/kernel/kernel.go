@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
@@ -107,7 +108,7 @@ func (k *Kernel) listAddresses() (map[int][]netip.Prefix, error) {
 	}
 	out := map[int][]netip.Prefix{}
 	for _, a := range list {
-		if p := prefixFromIPNet(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || p.Addr().Is4() {
+		if p := prefixFromIPNet(a.IPNet); p.IsValid() && !p.Addr().IsLinkLocalUnicast() || ipfamily.V4.Contains(p.Addr()) {
 			out[a.LinkIndex] = append(out[a.LinkIndex], p)
 		}
 	}

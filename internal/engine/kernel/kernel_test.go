@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -88,10 +89,10 @@ func TestRulesKeepTheContract(t *testing.T) {
 		}
 		return out
 	}
-	source := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("10.96.0.1/32")}
-	source6 := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("fd00::1/128"), V6: true}
-	marked := nodepath.RuleKey{Pref: ownership.NodeRuleMark, Mark: 5 << ownership.NodeMarkShift}
-	inside := nodepath.RuleKey{Pref: ownership.NodeRuleToCluster, To: prefix("10.96.0.0/12")}
+	source := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("10.96.0.1/32"), Family: ipfamily.V4}
+	source6 := nodepath.RuleKey{Pref: ownership.NodeRuleSource, From: prefix("fd00::1/128"), Family: ipfamily.V6}
+	marked := nodepath.RuleKey{Pref: ownership.NodeRuleMark, Mark: 5 << ownership.NodeMarkShift, Family: ipfamily.V4}
+	inside := nodepath.RuleKey{Pref: ownership.NodeRuleToCluster, To: prefix("10.96.0.0/12"), Family: ipfamily.V4}
 	statetest.CheckContract(t, statetest.Case[nodepath.RuleKey, nodepath.Rule]{
 		Target:      k.Rules(),
 		First:       set(source, 9101, source6, 9101, marked, 9101),

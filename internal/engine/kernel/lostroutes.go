@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 )
 
@@ -68,7 +69,7 @@ func newLostRoute(r netlink.Route, family int) lostRoute {
 		OnLink: r.Flags&unix.RTNH_F_ONLINK != 0,
 	}
 	if !out.To.IsValid() {
-		out.To = nodepath.DefaultPrefix(family == netlink.FAMILY_V6)
+		out.To = fromNetlink(family).Everything()
 	}
 	via, _ := netip.AddrFromSlice(r.Gw)
 	source, _ := netip.AddrFromSlice(r.Src)
@@ -108,10 +109,7 @@ func (t Links) addRoutes(index int, routes []lostRoute) (left []lostRoute, failu
 			Priority: r.Metric, Type: r.Type,
 			//nolint:gosec // value from the kernel
 			Protocol: netlink.RouteProtocol(r.Protocol), Scope: netlink.Scope(r.Scope), Tos: r.TOS, MTU: r.MTU,
-			Family: netlink.FAMILY_V4,
-		}
-		if r.To.Addr().Is6() {
-			route.Family = netlink.FAMILY_V6
+			Family: toNetlink(ipfamily.Of(r.To.Addr())),
 		}
 		if r.OnLink {
 			route.Flags = unix.RTNH_F_ONLINK

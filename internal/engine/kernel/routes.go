@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -40,7 +41,7 @@ func (t Routes) Observe(context.Context) (nodepath.Routes, error) {
 		for _, r := range list {
 			route := nodepath.Route{Table: r.Table, To: prefixFromIPNet(r.Dst), Metric: r.Priority}
 			if !route.To.IsValid() {
-				route.To = nodepath.DefaultPrefix(family == netlink.FAMILY_V6)
+				route.To = fromNetlink(family).Everything()
 			}
 			if r.Type != unix.RTN_UNREACHABLE {
 				route.Dev = names[r.LinkIndex]
@@ -106,10 +107,7 @@ func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbe
 		Dst:      ipNetFromPrefix(key.To),
 		Priority: key.Metric,
 		Protocol: ownership.NodeProtocol,
-		Family:   netlink.FAMILY_V4,
-	}
-	if key.To.Addr().Is6() {
-		r.Family = netlink.FAMILY_V6
+		Family:   toNetlink(ipfamily.Of(key.To.Addr())),
 	}
 	if v.Dev == "" {
 		r.Type = unix.RTN_UNREACHABLE
@@ -126,7 +124,7 @@ func (t Routes) buildNetlinkRoute(key nodepath.RouteKey, v nodepath.Route, numbe
 	switch {
 	case v.Via.IsValid():
 		r.Gw = v.Via.AsSlice()
-	case key.To.Addr().Is4():
+	case ipfamily.V4.Contains(key.To.Addr()): // the kernel would print IPv6 with this scope
 		r.Scope = netlink.SCOPE_LINK
 	}
 	return r, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -59,23 +60,36 @@ func (t Rules) forEachRule(do func(nodepath.RuleKey, netlink.Rule) error) error 
 	return nil
 }
 
+// fromNetlink returns the family for the kernel's number.
+func fromNetlink(number int) ipfamily.Family {
+	if number == netlink.FAMILY_V6 {
+		return ipfamily.V6
+	}
+	return ipfamily.V4
+}
+
+// toNetlink returns the kernel's number of a family.
+func toNetlink(f ipfamily.Family) int {
+	if f == ipfamily.V6 {
+		return netlink.FAMILY_V6
+	}
+	return netlink.FAMILY_V4
+}
+
 func ruleKeyOf(r netlink.Rule) nodepath.RuleKey {
 	return nodepath.RuleKey{
-		Pref: r.Priority,
-		V6:   r.Family == netlink.FAMILY_V6,
-		From: prefixFromIPNet(r.Src),
-		To:   prefixFromIPNet(r.Dst),
-		Mark: r.Mark,
+		Pref:   r.Priority,
+		Family: fromNetlink(r.Family),
+		From:   prefixFromIPNet(r.Src),
+		To:     prefixFromIPNet(r.Dst),
+		Mark:   r.Mark,
 	}
 }
 
 func buildNetlinkRule(key nodepath.RuleKey, table int) *netlink.Rule {
 	r := netlink.NewRule()
-	r.Priority, r.Family, r.Table, r.Protocol = key.Pref, netlink.FAMILY_V4, table, ownership.NodeProtocol
+	r.Priority, r.Family, r.Table, r.Protocol = key.Pref, toNetlink(key.Family), table, ownership.NodeProtocol
 	r.Src, r.Dst = ipNetFromPrefix(key.From), ipNetFromPrefix(key.To)
-	if key.V6 {
-		r.Family = netlink.FAMILY_V6
-	}
 	if key.Mark != 0 {
 		mask := uint32(ownership.NodeMarkMask)
 		r.Mark, r.Mask = key.Mark, &mask

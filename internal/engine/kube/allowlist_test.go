@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -33,14 +34,14 @@ func TestAllowLists(t *testing.T) {
 	} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.IngressAllowlistAnnotation: text}}}
 		got := readAllowList(o, kubedcv1.IngressAllowlistAnnotation)
-		if !got.IsSet || !got.RestrictsAny() || (got.Malformed != "") != (want == "") || want != "" &&
+		if !got.IsSet || !got.Restricts(ipfamily.V4) || (got.Malformed != "") != (want == "") || want != "" &&
 			fmt.Sprint(got.Prefixes) != want {
 			t.Errorf("%.40q is read as %v, %q; wanted %s", text, got.Prefixes, got.Malformed, want)
 		}
 		if got.Malformed != "" && len(got.Prefixes) > 0 {
 			t.Errorf("%.40q can't be read and allows %v", text, got.Prefixes)
 		}
-		if other := readAllowList(o, kubedcv1.EgressAllowlistAnnotation); other.IsSet || other.RestrictsAny() {
+		if other := readAllowList(o, kubedcv1.EgressAllowlistAnnotation); other.IsSet || other.Restricts(ipfamily.V4) {
 			t.Errorf("%.40q restricts the other direction", text)
 		}
 	}
@@ -55,7 +56,7 @@ func TestAllowListOfEverybody(t *testing.T) {
 		"0.0.0.0/1":            true,
 	} {
 		o := &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kubedcv1.EgressAllowlistAnnotation: text}}}
-		if got := readAllowList(o, kubedcv1.EgressAllowlistAnnotation).RestrictsAny(); got != restricts {
+		if got := readAllowList(o, kubedcv1.EgressAllowlistAnnotation).Restricts(ipfamily.V4); got != restricts {
 			t.Errorf("%s restricts: %t", text, got)
 		}
 	}

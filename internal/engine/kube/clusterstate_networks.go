@@ -136,7 +136,7 @@ func (e *clusterDump) readOvnEips() []clusterstate.OvnEip {
 		return clusterstate.OvnEip{
 			Object: readObjectMeta(string(intent.OvnEip), o, nil), Subnet: o.Spec.ExternalSubnet,
 			Type:    cmp.Or(o.Status.Type, o.Spec.Type),
-			Address: parseAddr(cmp.Or(o.Status.V4Ip, o.Spec.V4Ip)), Ready: o.Status.Ready,
+			Address: parseAddr(cmp.Or(o.Status.External(), o.Spec.External())), Ready: o.Status.Ready,
 		}
 	})
 }

@@ -115,7 +115,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		}
 		for _, pod := range in.pods {
 			if choice.pods.Matches(labels.Set(pod.Labels)) {
-				s.Pods = append(s.Pods, podIPv4Addresses(pod)...)
+				s.Pods = append(s.Pods, podExternalAddresses(pod)...)
 			}
 		}
 		s.Addresses = ParseAddresses(e.Spec.EgressIPs)
@@ -126,7 +126,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		return nil, nil
 	}
 	for _, pod := range in.pods {
-		inside = append(inside, podIPv4Addresses(pod)...)
+		inside = append(inside, podExternalAddresses(pod)...)
 	}
 	slices.SortFunc(inside, netip.Addr.Compare)
 	return out, inside
@@ -142,8 +142,9 @@ func ParseAddresses(texts []string) (out []netip.Addr) {
 	return out
 }
 
-func podIPv4Addresses(pod *corev1.Pod) []netip.Addr {
-	return slices.DeleteFunc(podAddresses(pod), netip.Addr.Is6)
+// podExternalAddresses returns the addresses of a pod that external addresses can stand for.
+func podExternalAddresses(pod *corev1.Pod) []netip.Addr {
+	return slices.DeleteFunc(podAddresses(pod), kubeovn.ExternalFamily.Other().Contains)
 }
 
 // podAddresses returns the addresses of a project's pod from the moment Kube-OVN assigns them until the pod terminates.

@@ -76,7 +76,7 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 		}},
 		{&OvnEip{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*OvnEip)
-			return []string{eip.Spec.V4Ip, eip.Status.V4Ip}
+			return []string{eip.Spec.External(), eip.Status.External()}
 		}},
 		{&kubedcv1.EIp{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*kubedcv1.EIp)
@@ -255,7 +255,7 @@ func (in *Inputs) requestedAddresses() []string {
 	var out []string
 	for _, o := range in.ovnEips {
 		if isAddressPending(o) {
-			out = append(out, o.Spec.V4Ip)
+			out = append(out, o.Spec.External())
 		}
 	}
 	for _, e := range in.eips {

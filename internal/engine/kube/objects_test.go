@@ -24,7 +24,7 @@ func newOvnFip() *OvnFip {
 				"f:spec":{"f:ovnEip":{},"f:v4Ip":{}}}`),
 			},
 		},
-		Spec: kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "wrong"},
+		Spec: kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", Addresses: kubeovn.Addresses{V4Ip: "10.0.0.7"}, Vpc: "wrong"},
 	}
 }
 
@@ -36,23 +36,23 @@ func TestOvnFipIsReplacedWhenWhatWeSaidIsAnother(t *testing.T) {
 	}{
 		"another pod": {
 			intent.OvnFip,
-			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"},
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", Addresses: kubeovn.Addresses{V4Ip: "10.0.0.8"}},
 			true,
 		},
 		"the same": {
 			intent.OvnFip,
-			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7"},
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", Addresses: kubeovn.Addresses{V4Ip: "10.0.0.7"}},
 			false,
 		},
 		"a field that we never set": {
 			intent.OvnFip,
-			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.7", Vpc: "acme-web"},
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", Addresses: kubeovn.Addresses{V4Ip: "10.0.0.7"}, Vpc: "acme-web"},
 			false,
 		},
 		"a field less": {intent.OvnFip, kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www"}, false},
 		"a kind that can change": {
 			intent.Subnet,
-			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", V4Ip: "10.0.0.8"},
+			kubeovn.OvnFipSpec{OvnEip: "eip-acme-web-www", Addresses: kubeovn.Addresses{V4Ip: "10.0.0.8"}},
 			false,
 		},
 	} {

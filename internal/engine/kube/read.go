@@ -14,6 +14,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/humanize"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -89,7 +90,7 @@ func readProject(o *kubedcv1.Project) snapshot.Project {
 			out.Prefixes = append(out.Prefixes, prefix)
 		}
 	}
-	if len(out.Prefixes) == 2 && out.Prefixes[0].Addr().Is4() == out.Prefixes[1].Addr().Is4() || len(out.Prefixes) > 2 {
+	if len(out.Prefixes) == 2 && ipfamily.Same(out.Prefixes[0].Addr(), out.Prefixes[1].Addr()) || len(out.Prefixes) > 2 {
 		p.setMalformed("spec.cidrBlock", o.Spec.CIDRBlock, "one prefix, or one of each family")
 	}
 	for part := range strings.SplitSeq(o.Spec.GwLanIP, ",") {
@@ -147,10 +148,7 @@ func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 		ExistingOvnEip: p.readName("spec.childRef", o.Spec.ChildRef),
 		Address:        p.readAddr("spec.ipAddress", o.Spec.IPAddress),
 	}
-	if out.Address.IsValid() && !out.Address.Is4() {
-		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
-			"an IPv4 address; Kube-OVN can't give IPv6 addresses of external networks")
-	}
+	p.checkExternalFamily("spec.ipAddress", out.Address, "give")
 	for _, namespace := range o.Spec.SharedWith {
 		out.SharedWith = append(out.SharedWith, string(namespace))
 	}
@@ -183,10 +181,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	if targets != 1 && p.malformed == "" {
 		p.malformed = "set exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget"
 	}
-	if out.Address.IsValid() && !out.Address.Is4() {
-		p.setMalformed("spec.ipAddress", o.Spec.IPAddress,
-			"an IPv4 address; Kube-OVN can't translate IPv6 addresses of external networks")
-	}
+	p.checkExternalFamily("spec.ipAddress", out.Address, "translate")
 	out.Malformed = p.malformed
 	return out
 }

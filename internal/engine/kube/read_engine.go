@@ -11,7 +11,9 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -47,7 +49,7 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	}
 	list := make([]snapshot.ExternalSubnet, 0, len(out))
 	for _, x := range out {
-		if x.HasIPv6 || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // compile refuses those with IPv6
+		if x.Unsupported || (x.Prefix.IsValid() && x.Gateway.IsValid()) { // compile refuses those that are not supported
 			list = append(list, x)
 		}
 	}
@@ -62,7 +64,7 @@ func readSharedAddresses(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]strin
 	}
 	out := make(map[netip.Addr]string, len(n.Spec.SharedAddresses))
 	for _, s := range n.Spec.SharedAddresses {
-		if a := parseAddr(s.Address); a.Is4() {
+		if a := parseAddr(s.Address); a.IsValid() {
 			out[a] = s.Namespace
 		}
 	}
@@ -73,21 +75,22 @@ func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
 	x := snapshot.ExternalSubnet{
 		Subnet: s.Name, Ready: s.Status.IsReady(), Free: int(s.Status.V4AvailableIPs), Used: int(s.Status.V4UsingIPs),
 	}
+	isSupported := func(a netip.Addr) bool { return ipfamily.Of(a) == kubeovn.ExternalFamily }
 	for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
 		prefix, err := netip.ParsePrefix(part)
 		switch {
 		case err != nil:
-		case prefix.Addr().Is4():
+		case isSupported(prefix.Addr()):
 			x.Prefix = prefix.Masked()
 		default:
-			x.HasIPv6 = true
+			x.Unsupported = true
 		}
 	}
 	if len(s.Status.Conditions) == 0 && x.Prefix.IsValid() { // not processed by Kube-OVN yet: nothing is assigned
-		x.Free = 1<<(32-x.Prefix.Bits()) - 3
+		x.Free = 1<<min(x.Prefix.Addr().BitLen()-x.Prefix.Bits(), 32) - 3
 	}
 	for part := range strings.SplitSeq(s.Spec.Gateway, ",") {
-		if a, err := netip.ParseAddr(part); err == nil && a.Is4() {
+		if a, err := netip.ParseAddr(part); err == nil && isSupported(a) {
 			x.Gateway = a
 		}
 	}
@@ -114,7 +117,7 @@ func parseAddressRanges(parts []string, between string) (out []snapshot.AddressR
 // neverGetsAddress reports whether an OvnEip will never have an address.
 func (in *Inputs) neverGetsAddress(o *OvnEip, holders map[netip.Addr]snapshot.AddressOwner) bool {
 	return o.Status.Ready && o.Status.MacAddress == "" || isAddressPending(o) &&
-		holders[parseAddr(o.Spec.V4Ip)].OvnEip != o.Name ||
+		holders[parseAddr(o.Spec.External())].OvnEip != o.Name ||
 		in.hasFreeAddress(o.Spec.ExternalSubnet) && in.isStuck(o)
 }
 
@@ -152,12 +155,12 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 	}
 	holders := in.readAddressHolders()
 	for name, o := range in.ovnEips {
-		address, _ := netip.ParseAddr(o.Status.V4Ip)
+		address, _ := netip.ParseAddr(o.Status.External())
 		e.OvnEips[name] = snapshot.OvnEip{
 			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() &&
 				o.Status.MacAddress != ""),
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
-			RequestedAddress:     parseAddr(o.Spec.V4Ip),
+			RequestedAddress:     parseAddr(o.Spec.External()),
 			Owned:                belongsToShard(o, in.Shard),
 			Adopted:              belongsToShard(o, in.Shard) && ownerShard(o) == "" && !hasLostLabels(o),
 			FailedWithoutAddress: in.neverGetsAddress(o, holders),
@@ -170,7 +173,7 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 			continue
 		}
 		external, _ := netip.ParseAddr(o.Status.V4Eip)
-		target, _ := netip.ParseAddr(o.Status.V4Ip)
+		target, _ := netip.ParseAddr(o.Status.External())
 		e.OvnFips[name] = snapshot.OvnFip{
 			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
 			ExternalIP: external, TargetIP: target,
@@ -194,7 +197,7 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 
 // isAddressPending reports whether an OvnEip has an address in its spec but not in its status. Kube-OVN writes the spec
 // first. If it restarts in between, it no longer knows the address is taken and may assign it to another object.
-func isAddressPending(o *OvnEip) bool { return o.Spec.V4Ip != "" && o.Status.V4Ip == "" }
+func isAddressPending(o *OvnEip) bool { return o.Spec.External() != "" && o.Status.External() == "" }
 
 func parseAddr(text string) netip.Addr {
 	a, _ := netip.ParseAddr(text)
@@ -235,8 +238,8 @@ func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
 	out := map[netip.Addr]snapshot.AddressOwner{}
 	for _, name := range slices.Sorted(maps.Keys(in.ovnEips)) {
 		o := in.ovnEips[name]
-		for _, text := range []string{o.Spec.V4Ip, o.Status.V4Ip} {
-			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.V4Ip || out[a].OvnEip == "") {
+		for _, text := range []string{o.Spec.External(), o.Status.External()} {
+			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.External() || out[a].OvnEip == "") {
 				out[a] = snapshot.AddressOwner{OvnEip: name, Shard: ownerShard(o)}
 			}
 		}
@@ -251,7 +254,7 @@ func (in *Inputs) readVMs() map[string][]intent.VMInterface {
 		for _, i := range vm.Status.Interfaces {
 			found := intent.VMInterface{VM: name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
 			for _, text := range append([]string{i.IP}, i.IPs...) {
-				if a, err := netip.ParseAddr(text); err == nil && a.Is4() && !found.Address.IsValid() {
+				if a, err := netip.ParseAddr(text); err == nil && ipfamily.Of(a) == kubeovn.ExternalFamily && !found.Address.IsValid() {
 					found.Address = a
 				}
 			}

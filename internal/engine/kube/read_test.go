@@ -244,7 +244,7 @@ func TestExternalNetworks(t *testing.T) {
 		for _, x := range snapshotOf(objects...).ExternalSubnets {
 			got = append(got, strings.Join([]string{
 				x.Subnet, x.Network, x.Type, formatBool(x.Default),
-				formatBool(x.HasIPv6),
+				formatBool(x.Unsupported),
 			}, " "))
 		}
 		if !reflect.DeepEqual(got, want) {
@@ -275,9 +275,9 @@ func TestInputsAreOfOneShard(t *testing.T) {
 		&OvnFip{ObjectMeta: metav1.ObjectMeta{Name: "acme-prod-f", Labels: theirs}},
 		&OvnEip{
 			ObjectMeta: metav1.ObjectMeta{Name: "x", Labels: theirs},
-			Status:     kubeovn.OvnEipStatus{V4Ip: "198.51.100.9"},
+			Status:     kubeovn.OvnEipStatus{Addresses: kubeovn.Addresses{V4Ip: "198.51.100.9"}},
 		},
-		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.8"}},
+		&OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "y", Labels: mine}, Spec: kubeovn.OvnEipSpec{Addresses: kubeovn.Addresses{V4Ip: "198.51.100.8"}}},
 	}
 	for _, o := range objects {
 		AdoptByLabels(o)
@@ -312,14 +312,14 @@ func TestReadyMeansAll(t *testing.T) {
 		ready, blank bool
 	}{
 		"ready": {
-			kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"},
+			kubeovn.OvnEipStatus{Ready: true, Addresses: kubeovn.Addresses{V4Ip: "198.51.100.3"}, MacAddress: "00:00:00:00:00:03"},
 			true, false,
 		},
-		"not ready":       {kubeovn.OvnEipStatus{V4Ip: "198.51.100.3", MacAddress: "00:00:00:00:00:03"}, false, false},
-		"without MAC":     {kubeovn.OvnEipStatus{Ready: true, V4Ip: "198.51.100.3"}, false, true},
+		"not ready":       {kubeovn.OvnEipStatus{Addresses: kubeovn.Addresses{V4Ip: "198.51.100.3"}, MacAddress: "00:00:00:00:00:03"}, false, false},
+		"without MAC":     {kubeovn.OvnEipStatus{Ready: true, Addresses: kubeovn.Addresses{V4Ip: "198.51.100.3"}}, false, true},
 		"without address": {kubeovn.OvnEipStatus{Ready: true, MacAddress: "00:00:00:00:00:03"}, false, false},
 		"IPv6 only": {
-			kubeovn.OvnEipStatus{Ready: true, V6Ip: "2001:db8::3", MacAddress: "00:00:00:00:00:03"},
+			kubeovn.OvnEipStatus{Ready: true, Addresses: kubeovn.Addresses{V6Ip: "2001:db8::3"}, MacAddress: "00:00:00:00:00:03"},
 			false, false,
 		},
 	} {
@@ -328,8 +328,8 @@ func TestReadyMeansAll(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	late := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: kubeovn.OvnEipSpec{V4Ip: "198.51.100.3"}}
-	taker := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "taker"}, Status: kubeovn.OvnEipStatus{V4Ip: "198.51.100.3"}}
+	late := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: kubeovn.OvnEipSpec{Addresses: kubeovn.Addresses{V4Ip: "198.51.100.3"}}}
+	taker := &OvnEip{ObjectMeta: metav1.ObjectMeta{Name: "taker"}, Status: kubeovn.OvnEipStatus{Addresses: kubeovn.Addresses{V4Ip: "198.51.100.3"}}}
 	if snapshotOf(late).Engine.OvnEips["late"].FailedWithoutAddress {
 		t.Error("an OvnEip that is about to get its address is given up")
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -16,7 +17,9 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -133,16 +136,22 @@ func (p *parser) readBoundEIp(text string) (namespace, name string) {
 	return namespace, name
 }
 
-// checkIPFamilies checks that the Service asks for IPv4, the only family on external networks.
+// checkIPFamilies checks that the Service asks for the family that external networks have, and no other.
 func (p *parser) checkIPFamilies(o *corev1.Service) {
 	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
-	six := len(o.Spec.IPFamilies) == 1 && o.Spec.IPFamilies[0] == corev1.IPv6Protocol
-	if (dual || six) && p.malformed == "" {
-		p.malformed = "an IPv6 address is asked for, and Kube-OVN has IPv4 addresses on external networks only; use IPv4, or PreferDualStack"
+	other := len(o.Spec.IPFamilies) == 1 && string(o.Spec.IPFamilies[0]) != kubeovn.ExternalFamily.String()
+	if (dual || other) && p.malformed == "" {
+		p.malformed = snapshot.Malformed(fmt.Sprintf("an %s address is asked for, and Kube-OVN has %[2]s addresses on external "+
+			"networks only; use %[2]s, or PreferDualStack", kubeovn.ExternalFamily.Other(), kubeovn.ExternalFamily))
 	}
-	if o.Spec.LoadBalancerIP != "" && strings.Contains(o.Spec.LoadBalancerIP, ":") {
-		p.setMalformed("spec.loadBalancerIP", o.Spec.LoadBalancerIP,
-			"an IPv4 address; Kube-OVN can't give IPv6 addresses of external networks")
+	p.checkExternalFamily("spec.loadBalancerIP", parseAddr(o.Spec.LoadBalancerIP), "give")
+}
+
+// checkExternalFamily checks that a requested address is of the family that external networks have.
+func (p *parser) checkExternalFamily(field string, a netip.Addr, does string) {
+	if a.IsValid() && ipfamily.Of(a) != kubeovn.ExternalFamily {
+		p.setMalformed(field, a.String(), fmt.Sprintf("an %s address; Kube-OVN can't %s %s addresses of external networks",
+			kubeovn.ExternalFamily, does, ipfamily.Of(a)))
 	}
 }
 
@@ -193,12 +202,13 @@ func toProtocol(p corev1.Protocol) intent.Protocol {
 	return intent.Protocol(strings.ToLower(string(cmp.Or(p, corev1.ProtocolTCP))))
 }
 
-// readEndpoints returns the IPv4 endpoints of a Service, one for each port, and how many were left out.
+// readEndpoints returns the endpoints of a Service that external addresses can be translated to, one for each port, and
+// how many were left out.
 func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
-	four := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
-		return s.AddressType != discoveryv1.AddressTypeIPv4
+	supported := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
+		return string(s.AddressType) != kubeovn.ExternalFamily.String()
 	})
-	left = visitEndpoints(o, four, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
+	left = visitEndpoints(o, supported, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
 		out = append(out, readEndpoint(e, address, port))
 	})
 	return out, left

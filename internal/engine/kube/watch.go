@@ -334,7 +334,7 @@ func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.
 		return
 	}
 	gone := was.(*OvnEip)
-	address := cmp.Or(gone.Status.V4Ip, gone.Spec.V4Ip)
+	address := cmp.Or(gone.Status.External(), gone.Spec.External())
 	if address == "" {
 		return // the empty address would match every EIp that requests none
 	}

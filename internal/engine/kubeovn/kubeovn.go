@@ -4,6 +4,13 @@
 // also why every field is left out when it is empty: Kube-OVN fills such fields in, and then they are its own.
 package kubeovn
 
+import (
+	"cmp"
+	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+)
+
 // ConditionReady is the condition of a Subnet that Kube-OVN has finished.
 const ConditionReady = "Ready"
 
@@ -118,20 +125,59 @@ type Condition struct {
 	Message string `json:"message,omitempty"`
 }
 
+// ExternalFamily is the family of the addresses that Kube-OVN gives on external networks and translates: see the quirk
+// IPv4ExternalAddressesOnly.
+const ExternalFamily = ipfamily.V4
+
+// Addresses are an address of each family, as OvnEips and OvnFips have them.
+type Addresses struct {
+	V4Ip string `json:"v4Ip,omitempty"`
+	V6Ip string `json:"v6Ip,omitempty"`
+}
+
+// NewAddresses returns one address in the field of its family; none: an invalid one.
+func NewAddresses(a netip.Addr) Addresses {
+	switch {
+	case !a.IsValid():
+		return Addresses{}
+	case ipfamily.Of(a) == ipfamily.V4:
+		return Addresses{V4Ip: a.String()}
+	default:
+		return Addresses{V6Ip: a.String()}
+	}
+}
+
+// External returns the text of the address of ExternalFamily; empty: none.
+func (a Addresses) External() string {
+	if ExternalFamily == ipfamily.V4 {
+		return a.V4Ip
+	}
+	return a.V6Ip
+}
+
+// First returns the text of the first address; empty: none.
+func (a Addresses) First() string { return cmp.Or(a.V4Ip, a.V6Ip) }
+
+// SubnetProtocol returns the protocol of a Subnet by its prefixes.
+func SubnetProtocol(prefixes []netip.Prefix) string {
+	if len(prefixes) != 1 {
+		return "Dual"
+	}
+	return ipfamily.Of(prefixes[0].Addr()).String()
+}
+
 // OvnEipSpec is an external address. Type is nat or lrp: the address of a router port.
 type OvnEipSpec struct {
 	ExternalSubnet string `json:"externalSubnet,omitempty"`
-	V4Ip           string `json:"v4Ip,omitempty"`
-	V6Ip           string `json:"v6Ip,omitempty"`
+	Addresses      `json:",inline"`
 	MacAddress     string `json:"macAddress,omitempty"`
 	Type           string `json:"type,omitempty"`
 }
 
 // OvnEipStatus is the address that was given. Nat lists what uses it, with commas: fip, snat, dnat.
 type OvnEipStatus struct {
-	Ready      bool   `json:"ready,omitempty"`
-	V4Ip       string `json:"v4Ip,omitempty"`
-	V6Ip       string `json:"v6Ip,omitempty"`
+	Ready      bool `json:"ready,omitempty"`
+	Addresses  `json:",inline"`
 	MacAddress string `json:"macAddress,omitempty"`
 	Type       string `json:"type,omitempty"`
 	Nat        string `json:"nat,omitempty"`
@@ -139,10 +185,9 @@ type OvnEipStatus struct {
 
 // OvnFipSpec is a 1:1 translation. With vpc and an address it does not matter to Kube-OVN whose address that is.
 type OvnFipSpec struct {
-	OvnEip string `json:"ovnEip,omitempty"`
-	Vpc    string `json:"vpc,omitempty"`
-	V4Ip   string `json:"v4Ip,omitempty"`
-	V6Ip   string `json:"v6Ip,omitempty"`
+	OvnEip    string `json:"ovnEip,omitempty"`
+	Vpc       string `json:"vpc,omitempty"`
+	Addresses `json:",inline"`
 }
 
 // OvnFipStatus is the translation as Kube-OVN wrote it to OVN, once.
@@ -151,8 +196,8 @@ type OvnFipStatus struct {
 	Vpc   string `json:"vpc,omitempty"`
 	V4Eip string `json:"v4Eip,omitempty"`
 	V6Eip string `json:"v6Eip,omitempty"`
-	V4Ip  string `json:"v4Ip,omitempty"`
-	V6Ip  string `json:"v6Ip,omitempty"`
+
+	Addresses `json:",inline"`
 }
 
 // OvnSnatRuleSpec is the translation of what leaves a subnet.

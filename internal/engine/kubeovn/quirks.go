@@ -41,7 +41,7 @@ var Quirks = []Quirk{
 		Behaviour: "Connecting a VPC to an external subnet with an IPv6 prefix fails; OvnEips and OvnFips get IPv4 addresses only.",
 		Handling:  "Networks with IPv6 subnets are refused with reason NetworkNotSupported; IPv6 addresses in requests are refused.",
 		Upstream:  "pkg/controller/vpc.go handleAddVpcExternalSubnet", Seen: seen1162,
-		Code: "internal/compile/network.go networkIsDual", Test: "TestDualStackNetwork",
+		Code: "internal/compile/network.go networkNotSupported", Test: "TestDualStackNetwork",
 	},
 	{
 		ID:        "RemovesLoadBalancersOnStart",

@@ -6,6 +6,7 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 )
 
 // InspectionScope limits what nodes are asked: everything, or about one connection.
@@ -25,9 +26,9 @@ const (
 
 // outsideAddresses are destinations for questions about routes to the outside in general: addresses reserved for
 // documentation.
-var outsideAddresses = map[bool]netip.Addr{
-	true:  netip.MustParseAddr("203.0.113.1"),
-	false: netip.MustParseAddr("2001:db8::1"),
+var outsideAddresses = map[ipfamily.Family]netip.Addr{
+	ipfamily.V4: netip.MustParseAddr("203.0.113.1"),
+	ipfamily.V6: netip.MustParseAddr("2001:db8::1"),
 }
 
 // PlanInspections returns one Inspection for each node, with what CheckCluster needs to know. Nodes that are not Ready
@@ -131,8 +132,8 @@ func (q *inspectionPlanner) addRouteQuestions() {
 				continue
 			}
 			for _, gateway := range n.Gateways {
-				far := outsideAddresses[gateway.Is4()]
-				if to.IsValid() && to.Is4() == gateway.Is4() {
+				far := outsideAddresses[ipfamily.Of(gateway)]
+				if to.IsValid() && ipfamily.Same(to, gateway) {
 					far = to
 				}
 				spec.Routes = append(spec.Routes, kubedcv1alpha1.RouteQuestion{To: far.String(), Mark: int64(w.Mark)})

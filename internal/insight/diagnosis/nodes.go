@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -258,7 +259,7 @@ func carriesTunnel(x *clusterstate.Interface, encaps []string) bool {
 // geneveOverhead returns the bytes that Geneve adds to a packet: IP, UDP, Geneve with OVN's option, and the inner
 // Ethernet header.
 func geneveOverhead(x *clusterstate.Interface) int {
-	if len(x.Addresses) > 0 && x.Addresses[0].Addr().Is6() {
+	if len(x.Addresses) > 0 && ipfamily.V6.Contains(x.Addresses[0].Addr()) {
 		return 78
 	}
 	return 58

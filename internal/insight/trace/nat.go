@@ -3,6 +3,9 @@ package trace
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 )
 
 // isSNATAddress reports whether the router uses an address for SNAT.
@@ -111,13 +114,9 @@ func (p *routerPipeline) natApplies(t natEntry, destination bool) bool {
 
 // inAddressSet reports whether an address is in an address set.
 func (p *routerPipeline) inAddressSet(set string, a netip.Addr) bool {
-	field := "ip4"
-	if !a.Is4() {
-		field = "ip6"
-	}
 	probe := p.pkt
 	probe.Source, probe.Destination = a, a
-	return p.evaluateMatch(field+".src == $"+set, probe, "Address_Set "+set)
+	return p.evaluateMatch(match.From(match.AddressSet(ipfamily.Of(a), set)).String(), probe, "Address_Set "+set)
 }
 
 // lrOutUnDNAT translates the source of replies back to the address that the client used.

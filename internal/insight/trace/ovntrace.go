@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
@@ -110,10 +111,7 @@ func (w *traceRun) endStep(port string) { w.steps[len(w.steps)-1].Outport = port
 
 // microflow formats the packet in OVN's expression language.
 func (f packet) microflow() string {
-	family := "ip4"
-	if f.Source.Is6() {
-		family = "ip6"
-	}
+	family := match.Symbol(ipfamily.Of(f.Source))
 	words := []string{
 		fmt.Sprintf("inport == %q", f.Inport), "eth.src == " + f.EthSource.String(),
 		"eth.dst == " + f.EthDestination.String(),

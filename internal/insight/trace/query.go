@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 )
 
 // Protocols lists the supported protocols.
@@ -33,7 +35,7 @@ func ParseQuery(client, pod, server, protocol string) (q Query, err error) {
 	if q.Client, err = parseEndpoint(client); err != nil {
 		return q, fmt.Errorf("client: %w", err)
 	}
-	if q.Client.Addr().Is4() != q.Server.Addr().Is4() {
+	if !ipfamily.Same(q.Client.Addr(), q.Server.Addr()) {
 		return q, fmt.Errorf("%s and %s have different address families", q.Client.Addr(), q.Server.Addr())
 	}
 	return q, nil

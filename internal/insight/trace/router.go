@@ -5,7 +5,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"go4.org/netipx"
+
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -99,18 +102,17 @@ func (p *routerPipeline) isSpoofed() bool {
 	}
 	return slices.ContainsFunc(p.ports, func(o *routerPort) bool {
 		return slices.ContainsFunc(o.Networks, func(n netip.Prefix) bool {
-			return n.Addr() == p.pkt.Source || n.Addr().Is4() && n.Bits() < 31 && broadcastAddress(n) == p.pkt.Source
+			return n.Addr() == p.pkt.Source || n.Bits() < 31 && broadcastAddress(n) == p.pkt.Source
 		})
 	})
 }
 
-// broadcastAddress returns the last address of a prefix.
+// broadcastAddress returns the last address of a prefix; invalid: the family has no broadcast.
 func broadcastAddress(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		bytes[i/8] |= 0x80 >> (i % 8)
+	if !ipfamily.HasBroadcast(p.Addr()) {
+		return netip.Addr{}
 	}
-	return netip.AddrFrom4(bytes)
+	return netipx.PrefixLastIP(p)
 }
 
 // answerPing ends the path with the router's reply to a ping.

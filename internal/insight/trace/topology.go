@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/match"
 )
@@ -268,7 +269,7 @@ func (s *logicalSwitch) prefixContaining(a netip.Addr) (netip.Prefix, bool) {
 func (s *logicalSwitch) gatewayFor(from netip.Addr) netip.Addr {
 	if s.subnet != nil {
 		for _, a := range s.subnet.Gateways {
-			if a.Is4() == from.Is4() {
+			if ipfamily.Same(a, from) {
 				return a
 			}
 		}
@@ -311,15 +312,16 @@ type chassisResolver struct {
 
 func (n chassisResolver) AddressSet(name string) ([]string, bool) {
 	set, there := n.survey.Logical.Sets[name]
-	if family, base := name[max(0, len(name)-4):],
-		strings.TrimSuffix(strings.TrimSuffix(name, "_ip4"), "_ip6"); !there && base != name {
-		return n.portGroupAddresses(base, family == "_ip4")
+	for _, f := range ipfamily.Both {
+		if group, found := strings.CutSuffix(name, "_"+match.Symbol(f)); found && !there {
+			return n.portGroupAddresses(group, f)
+		}
 	}
 	return set, there
 }
 
 // portGroupAddresses returns the addresses of the ports of a group. OVN has such an address set for each family.
-func (n chassisResolver) portGroupAddresses(name string, four bool) (out []string, there bool) {
+func (n chassisResolver) portGroupAddresses(name string, f ipfamily.Family) (out []string, there bool) {
 	group := n.portGroups[name]
 	if group == nil {
 		return nil, false
@@ -327,7 +329,7 @@ func (n chassisResolver) portGroupAddresses(name string, four bool) (out []strin
 	for _, port := range group.Ports {
 		if at := n.switchPorts[port]; at != nil {
 			for _, a := range at.Addresses {
-				if a.Is4() == four {
+				if f.Contains(a) {
 					out = append(out, a.String())
 				}
 			}

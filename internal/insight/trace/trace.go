@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -173,10 +174,8 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	case "sctp":
 		f.Protocol = match.SCTP
 	case "icmp":
-		f.Protocol, f.ICMPType, f.DestinationPort = match.ICMP, 8, 0
-		if f.Destination.Is6() {
-			f.Protocol, f.ICMPType = match.ICMPv6, 128
-		}
+		f.Protocol, f.ICMPType = match.EchoRequest(ipfamily.Of(f.Destination))
+		f.DestinationPort = 0
 	default:
 		return origin{}, transition{}, &Path{
 			Verdict: Unknown,
@@ -219,7 +218,7 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 		}
 	}
 	for _, a := range at.Addresses {
-		if a.Is4() == f.Destination.Is4() {
+		if ipfamily.Same(a, f.Destination) {
 			f.Source = a
 		}
 	}

@@ -162,5 +162,5 @@ type VMInterface struct {
 	Interface string // name in the spec of the virtual machine
 	InGuest   string // name in the guest
 	MAC       string
-	Address   netip.Addr // IPv4
+	Address   netip.Addr
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
@@ -95,11 +96,7 @@ type StaticRoute struct {
 
 // DefaultRoute returns a default route to a gateway.
 func DefaultRoute(gateway netip.Addr) StaticRoute {
-	everything := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	if gateway.Is6() {
-		everything = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	return StaticRoute{CIDR: everything, NextHop: gateway, Policy: "policyDst"}
+	return StaticRoute{CIDR: ipfamily.Of(gateway).Everything(), NextHop: gateway, Policy: "policyDst"}
 }
 
 // ToVpcEntry returns the route as an entry of a Vpc's list.

@@ -12,6 +12,12 @@ const (
 	V6 Family = 6
 )
 
+// Both are the families in order.
+var Both = []Family{V4, V6}
+
+// Default is the family of a cluster that does not say which it uses.
+const Default = V4
+
 // Of returns the family in which an address is written. An IPv4-mapped address such as ::ffff:10.0.0.1 is IPv6: OVN and
 // the kernel do not accept its text where they expect IPv4.
 func Of(a netip.Addr) Family {
@@ -21,12 +27,32 @@ func Of(a netip.Addr) Family {
 	return V6
 }
 
+// Other returns the other family.
+func (f Family) Other() Family { return V4 + V6 - f }
+
+// Same reports whether two addresses are of one family.
+func Same(a, b netip.Addr) bool { return Of(a) == Of(b) }
+
+// HasBroadcast reports whether an address is of the family that has broadcast addresses.
+func HasBroadcast(a netip.Addr) bool { return Of(a) == V4 }
+
 // String returns the name that Kubernetes uses.
 func (f Family) String() string {
 	if f == V4 {
 		return "IPv4"
 	}
 	return "IPv6"
+}
+
+// Contains reports whether an address is of the family.
+func (f Family) Contains(a netip.Addr) bool { return Of(a) == f }
+
+// Everything returns the prefix of all addresses of a family.
+func (f Family) Everything() netip.Prefix {
+	if f == V4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
 // FirstPrefix returns the first prefix of a family; invalid: there is none.

@@ -27,12 +27,18 @@ func All(parts ...Expr) Expr {
 	return Expr{strings.Join(texts, " && ")}
 }
 
-// symbol returns OVN's word for a family. No other place prints it.
-func symbol(f ipfamily.Family) string {
+// Symbol returns OVN's word for a family. No other place prints it.
+func Symbol(f ipfamily.Family) string {
 	if f == ipfamily.V4 {
 		return "ip4"
 	}
 	return "ip6"
+}
+
+// FamilyOf returns the family of an operand.
+func FamilyOf(o Operand) ipfamily.Family {
+	f, _ := o.operand()
+	return f
 }
 
 // Operand is what an address of a packet is compared with.
@@ -90,17 +96,23 @@ func NotTo(n Network) Expr { return compare("dst", "!=", n) }
 
 func compare(field, relation string, o Operand) Expr {
 	f, text := o.operand()
-	return Expr{fmt.Sprintf("%s.%s %s %s", symbol(f), field, relation, text)}
+	return Expr{fmt.Sprintf("%s.%s %s %s", Symbol(f), field, relation, text)}
 }
 
 // IP matches packets of both families.
 func IP() Expr { return Expr{"ip"} }
 
 // OfFamily matches packets of a family.
-func OfFamily(f ipfamily.Family) Expr { return Expr{symbol(f)} }
+func OfFamily(f ipfamily.Family) Expr { return Expr{Symbol(f)} }
 
-// NotMulticast matches packets of a family to a destination that is not a multicast address.
-func NotMulticast(f ipfamily.Family) Expr { return Expr{"!" + symbol(f) + ".mcast"} }
+// UnicastPacket matches packets of a family to a destination that is not a multicast or broadcast address.
+func UnicastPacket(f ipfamily.Family) Expr {
+	unicast := All(OfFamily(f), Expr{"!" + Symbol(f) + ".mcast"})
+	if f == ipfamily.V4 { // IPv6 has no broadcast
+		return All(unicast, NotTo(Addr(netip.AddrFrom4([4]byte{255, 255, 255, 255}))))
+	}
+	return unicast
+}
 
 // InPort matches packets that enter through a logical port.
 func InPort(name string) Expr { return Expr{fmt.Sprintf("inport == %q", name)} }

@@ -23,9 +23,10 @@ func TestBuiltMatchesAreParsed(t *testing.T) {
 			Marked(7)),
 		`ct.trk && ct.new && tcp.src < 32768 && tcp.flags == 0/2`: All(Tracked(), NewConnection(),
 			TCPFromPortBelow(32768), TCPWithoutSYN()),
-		`eth.mcast && ip4 && !ip4.mcast`: All(MulticastFrame(),
-			OfFamily(ipfamily.V4), NotMulticast(ipfamily.V4)),
-		`inport == @g && ip`: All(InPortGroup("g"), IP()),
+		`eth.mcast && ip4 && !ip4.mcast && ip4.dst != 255.255.255.255`: All(MulticastFrame(),
+			UnicastPacket(ipfamily.V4)),
+		`eth.mcast && ip6 && !ip6.mcast`: All(MulticastFrame(), UnicastPacket(ipfamily.V6)),
+		`inport == @g && ip`:             All(InPortGroup("g"), IP()),
 		`outport == @g && eth.dst == 0a:00:00:00:00:01`: All(OutPortGroup("g"),
 			ToMAC("0a:00:00:00:00:01")),
 		// A user may write an IPv4-mapped prefix. The family must be that of the text, or OVN would ignore the rule.

@@ -3,6 +3,8 @@ package match
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 )
 
 // Packet has the fields that matches can refer to.
@@ -31,6 +33,14 @@ const (
 	ICMPv6 = 58
 	SCTP   = 132
 )
+
+// EchoRequest returns the protocol and the ICMP type of a ping in a family.
+func EchoRequest(f ipfamily.Family) (protocol, icmpType uint8) {
+	if f == ipfamily.V4 {
+		return ICMP, 8
+	}
+	return ICMPv6, 128
+}
 
 // SYN and ACK are TCP flags.
 const (

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -82,28 +83,17 @@ func (l Link) String() string {
 
 // RuleKey is the selector of a policy routing rule.
 type RuleKey struct {
-	Pref int
-	V6   bool
-	From netip.Prefix // invalid: any
-	To   netip.Prefix // invalid: any
-	Mark uint32       // under ownership.NodeMarkMask; 0: any
+	Pref   int
+	Family ipfamily.Family
+	From   netip.Prefix // invalid: any
+	To     netip.Prefix // invalid: any
+	Mark   uint32       // under ownership.NodeMarkMask; 0: any
 }
 
 // Compare orders by preference.
 func (k RuleKey) Compare(o RuleKey) int {
-	return cmp.Or(cmp.Compare(k.Pref, o.Pref), compareBools(k.V6, o.V6), k.From.Compare(o.From), k.To.Compare(o.To),
+	return cmp.Or(cmp.Compare(k.Pref, o.Pref), cmp.Compare(k.Family, o.Family), k.From.Compare(o.From), k.To.Compare(o.To),
 		cmp.Compare(k.Mark, o.Mark))
-}
-
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // String formats the rule as ip does.
@@ -118,7 +108,7 @@ func (k RuleKey) String() string {
 	if k.Mark != 0 {
 		parts = append(parts, fmt.Sprintf("fwmark %#x/%#x", k.Mark, ownership.NodeMarkMask))
 	}
-	if k.V6 {
+	if k.Family == ipfamily.V6 {
 		parts[0] = "-6 " + parts[0]
 	}
 	return strings.Join(parts, " ")
@@ -166,7 +156,7 @@ type Route struct {
 
 // Key returns the key of the route.
 func (r Route) Key() RouteKey {
-	if r.To.Addr().Is6() && r.Metric == 0 {
+	if ipfamily.V6.Contains(r.To.Addr()) && r.Metric == 0 {
 		r.Metric = 1024 // the kernel's default for IPv6
 	}
 	return RouteKey{r.Table, r.To, r.Metric}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -54,13 +55,13 @@ func (w *networkCompiler) addNftObject(key NftKey, v NftValue) {
 }
 
 // addAddressSet adds a set of addresses of one family, and returns its reference for a rule.
-func (w *networkCompiler) addAddressSet(name string, v6 bool, addresses []netip.Addr) string {
-	return w.addNftSet(name, NftValue{Text: nftAddrType(v6)}, toStrings(addresses))
+func (w *networkCompiler) addAddressSet(name string, f ipfamily.Family, addresses []netip.Addr) string {
+	return w.addNftSet(name, NftValue{Text: nftAddrType(f)}, toStrings(addresses))
 }
 
 // addPrefixSet adds a set of prefixes of one family. It leaves out prefixes inside others, which the kernel would
 // refuse.
-func (w *networkCompiler) addPrefixSet(name string, v6 bool, prefixes []netip.Prefix) string {
+func (w *networkCompiler) addPrefixSet(name string, f ipfamily.Family, prefixes []netip.Prefix) string {
 	var out []string
 	for i, p := range prefixes {
 		inside := slices.ContainsFunc(prefixes, func(o netip.Prefix) bool {
@@ -74,7 +75,7 @@ func (w *networkCompiler) addPrefixSet(name string, v6 bool, prefixes []netip.Pr
 			out = append(out, p.Masked().String())
 		}
 	}
-	return w.addNftSet(name, NftValue{Text: nftAddrType(v6) + " " + IntervalFlag}, out)
+	return w.addNftSet(name, NftValue{Text: nftAddrType(f) + " " + IntervalFlag}, out)
 }
 
 // IntervalFlag marks sets of prefixes.
@@ -90,11 +91,11 @@ func (w *networkCompiler) addNftSet(name string, kind NftValue, elements []strin
 }
 
 // nftAddrType returns the set type for addresses of a family.
-func nftAddrType(v6 bool) string {
-	if v6 {
-		return "ipv6_addr"
+func nftAddrType(f ipfamily.Family) string {
+	if f == ipfamily.V4 {
+		return "ipv4_addr"
 	}
-	return "ipv4_addr"
+	return "ipv6_addr"
 }
 
 // markStatement returns the statement that sets the network's mark on a packet and keeps all other bits.
@@ -117,20 +118,20 @@ func (w *networkCompiler) markConnections() {
 
 // markServices adds the rules that mark packets with a cluster IP as source.
 func (w *networkCompiler) markServices() {
-	for _, v6 := range []bool{false, true} {
-		if services := w.serviceAddresses(v6); len(services) > 0 {
-			w.addNftRule("marks", "services"+nftHeader(v6), fmt.Sprintf("%s saddr %s %s", nftHeader(v6),
-				w.addAddressSet("services", v6, services), w.markStatement()))
+	for _, f := range ipfamily.Both {
+		if services := w.serviceAddresses(f); len(services) > 0 {
+			w.addNftRule("marks", "services"+nftHeader(f), fmt.Sprintf("%s saddr %s %s", nftHeader(f),
+				w.addAddressSet("services", f, services), w.markStatement()))
 		}
 	}
 }
 
 // nftHeader returns nft's name for the IP header of a family.
-func nftHeader(v6 bool) string {
-	if v6 {
-		return "ip6"
+func nftHeader(f ipfamily.Family) string {
+	if f == ipfamily.V4 {
+		return "ip"
 	}
-	return "ip"
+	return "ip6"
 }
 
 func toStrings[T fmt.Stringer](list []T) (out []string) {
@@ -143,13 +144,12 @@ func toStrings[T fmt.Stringer](list []T) (out []string) {
 // emitEgress adds the egress of pods through this network, and returns a problem if there is one.
 func (w *networkCompiler) emitEgress() string {
 	for i, e := range w.spec.Egress {
-		for _, v6 := range []bool{false, true} {
-			ofFamily := func(a netip.Addr) bool { return a.Is6() == v6 }
-			pods := filterSlice(parseValid(e.Pods, netip.ParseAddr), ofFamily)
+		for _, f := range ipfamily.Both {
+			pods := filterSlice(parseValid(e.Pods, netip.ParseAddr), f.Contains)
 			destinations := filterSlice(parseValid(e.Destinations, netip.ParsePrefix), func(p netip.Prefix) bool {
-				return ofFamily(p.Addr())
+				return f.Contains(p.Addr())
 			})
-			if len(pods) == 0 || !w.gatewayFor(v6).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
+			if len(pods) == 0 || !w.gatewayFor(f).IsValid() || len(e.Destinations) > 0 && len(destinations) == 0 {
 				continue
 			}
 			if wrong := w.emitPodEgress(fmt.Sprintf("egress%d", i), e, pods, destinations); wrong != "" {
@@ -174,26 +174,26 @@ func filterSlice[T any](list []T, fits func(T) bool) (out []T) {
 func (w *networkCompiler) emitPodEgress(name string, e EgressSpec, pods []netip.Addr,
 	destinations []netip.Prefix,
 ) string {
-	v6 := pods[0].Is6()
-	ofFamily := func(p netip.Prefix) bool { return p.Addr().Is6() == v6 }
-	match := fmt.Sprintf("%s saddr %s", nftHeader(v6), w.addAddressSet(name+"-pods", v6, pods))
+	f := ipfamily.Of(pods[0])
+	ofFamily := func(p netip.Prefix) bool { return f.Contains(p.Addr()) }
+	match := fmt.Sprintf("%s saddr %s", nftHeader(f), w.addAddressSet(name+"-pods", f, pods))
 	switch inside := filterSlice(w.excludedPrefixes(), ofFamily); {
 	case len(destinations) > 0:
-		match += fmt.Sprintf(" %s daddr %s", nftHeader(v6), w.addPrefixSet(name+"-to", v6, destinations))
+		match += fmt.Sprintf(" %s daddr %s", nftHeader(f), w.addPrefixSet(name+"-to", f, destinations))
 	case len(inside) > 0:
-		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet("inside", v6, inside))
+		match += fmt.Sprintf(" %s daddr != %s", nftHeader(f), w.addPrefixSet("inside", f, inside))
 	}
 	if except := filterSlice(parseValid(e.Except, netip.ParsePrefix), ofFamily); len(except) > 0 {
-		match += fmt.Sprintf(" %s daddr != %s", nftHeader(v6), w.addPrefixSet(name+"-not", v6, except))
+		match += fmt.Sprintf(" %s daddr != %s", nftHeader(f), w.addPrefixSet(name+"-not", f, except))
 	}
 	if err := w.emitPodRouting(name, match, pods, destinations); err != "" {
 		return err
 	}
 	translation := "masquerade"
-	if a, err := netip.ParseAddr(e.Address); err == nil && a.Is6() == v6 {
-		translation = fmt.Sprintf("snat %s to %s", nftHeader(v6), a)
+	if a, err := netip.ParseAddr(e.Address); err == nil && f.Contains(a) {
+		translation = fmt.Sprintf("snat %s to %s", nftHeader(f), a)
 	}
-	w.addNftRule("leaves", name+nftHeader(v6),
+	w.addNftRule("leaves", name+nftHeader(f),
 		fmt.Sprintf("oifname %q ct direction original %s %s", w.dev.Name, match, translation))
 	return ""
 }
@@ -210,20 +210,20 @@ func (w *networkCompiler) excludedPrefixes() []netip.Prefix {
 
 // emitPodRouting adds the routing of pods' connections to the network, according to its method.
 func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, destinations []netip.Prefix) string {
-	v6 := pods[0].Is6()
+	f := ipfamily.Of(pods[0])
 	switch w.spec.Method {
 	case "Static":
 		if len(destinations) == 0 {
 			return "method Static can't lead pods out by this network: routes know destinations only; choose another method, or name destinations"
 		}
 		for _, to := range destinations {
-			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: w.gatewayFor(v6), Dev: w.dev.Name})
+			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: w.gatewayFor(f), Dev: w.dev.Name})
 		}
 	default:
-		w.addNftRule("marks", name+nftHeader(v6),
+		w.addNftRule("marks", name+nftHeader(f),
 			fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.markStatement()))
 		table, replies := w.egressTable()
-		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: v6}, table)
+		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), Family: f}, table)
 		if replies != "" {
 			w.relaxRPFilter(replies)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -160,7 +161,7 @@ func (w *networkCompiler) chooseGateways() (wrong string) {
 		case !near:
 			wrong = fmt.Sprintf("gateway %s is in no prefix of %s (%s); correct the ExternalNetwork's gateways, or the interface's addresses",
 				gateway, w.dev.Name, joinPrefixes(w.dev.Addresses))
-		case gateway.Is6() && !w.node.ForwardsIPv6:
+		case ipfamily.Of(gateway) == ipfamily.V6 && !w.node.ForwardsIPv6:
 			wrong = "the node does not forward IPv6; set net.ipv6.conf.all.forwarding to 1, or take the IPv6 gateway out of the ExternalNetwork"
 		default:
 			w.gateways = append(w.gateways, gateway)
@@ -181,9 +182,9 @@ func joinPrefixes(list []netip.Prefix) string {
 }
 
 // gatewayFor returns the gateway of a family; invalid: none.
-func (w *networkCompiler) gatewayFor(v6 bool) netip.Addr {
+func (w *networkCompiler) gatewayFor(f ipfamily.Family) netip.Addr {
 	for _, g := range w.gateways {
-		if g.Is6() == v6 {
+		if f.Contains(g) {
 			return g
 		}
 	}
@@ -209,46 +210,38 @@ func (w *networkCompiler) fwMark() uint32 { return ownership.NodeNetworkMark(w.n
 // gateway.
 func (w *networkCompiler) emitRoutingTable() {
 	for _, p := range w.dev.Addresses {
-		if w.gatewayFor(p.Addr().Is6()).IsValid() && !p.IsSingleIP() {
+		if w.gatewayFor(ipfamily.Of(p.Addr())).IsValid() && !p.IsSingleIP() {
 			w.addRoute(Route{Table: w.tableID(), To: p.Masked(), Dev: w.dev.Name})
 		}
 	}
 	for _, g := range w.gateways {
-		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Via: g, Dev: w.dev.Name})
+		w.addRoute(Route{Table: w.tableID(), To: ipfamily.Of(g).Everything(), Via: g, Dev: w.dev.Name})
 	}
-}
-
-// DefaultPrefix returns the prefix of all addresses of a family.
-func DefaultPrefix(v6 bool) netip.Prefix {
-	if v6 {
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 // emitClientRoutes adds routes to the clients.
 func (w *networkCompiler) emitClientRoutes() {
 	for _, to := range parseValid(w.spec.Clients, netip.ParsePrefix) {
-		if g := w.gatewayFor(to.Addr().Is6()); g.IsValid() {
+		if g := w.gatewayFor(ipfamily.Of(to.Addr())); g.IsValid() {
 			w.addRoute(Route{Table: MainTable, To: to.Masked(), Via: g, Dev: w.dev.Name})
 		}
 	}
 }
 
 // serviceAddresses returns the cluster IPs of a family.
-func (w *networkCompiler) serviceAddresses(v6 bool) []netip.Addr {
-	if !w.gatewayFor(v6).IsValid() {
+func (w *networkCompiler) serviceAddresses(f ipfamily.Family) []netip.Addr {
+	if !w.gatewayFor(f).IsValid() {
 		return nil
 	}
-	return filterSlice(parseValid(w.spec.Services, netip.ParseAddr), func(a netip.Addr) bool { return a.Is6() == v6 })
+	return filterSlice(parseValid(w.spec.Services, netip.ParseAddr), f.Contains)
 }
 
 // emitSourceRules adds rules that look up a table for packets with a cluster IP as source. Replies have it until they
 // have been routed.
 func (w *networkCompiler) emitSourceRules(table int) {
-	for _, v6 := range []bool{false, true} {
-		for _, a := range w.serviceAddresses(v6) {
-			w.addRule(RuleKey{Pref: ownership.NodeRuleSource, From: netip.PrefixFrom(a, a.BitLen()), V6: v6}, table)
+	for _, f := range ipfamily.Both {
+		for _, a := range w.serviceAddresses(f) {
+			w.addRule(RuleKey{Pref: ownership.NodeRuleSource, From: netip.PrefixFrom(a, a.BitLen()), Family: f}, table)
 		}
 	}
 }
@@ -257,7 +250,7 @@ func (w *networkCompiler) emitSourceRules(table int) {
 // incoming packets have no mark yet and their source would be routed through another interface.
 func (w *networkCompiler) emitMarkRules(table int) {
 	for _, g := range w.gateways {
-		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), V6: g.Is6()}, table)
+		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), Family: ipfamily.Of(g)}, table)
 	}
 	w.relaxRPFilter(w.dev.Name)
 }

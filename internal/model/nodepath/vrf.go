@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -20,11 +21,11 @@ func (w *networkCompiler) emitVRF() {
 	w.addLink(LinkKey{LinkDevice, name}, Link{VRF: w.tableID()})
 	w.addLink(LinkKey{LinkMaster, w.dev.Name}, Link{Master: name})
 	for _, g := range w.gateways {
-		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Metric: unreachableMetric})
-		w.addRoute(Route{Table: w.tableID(), To: DefaultPrefix(g.Is6()), Via: g, Dev: w.dev.Name})
+		w.addRoute(Route{Table: w.tableID(), To: ipfamily.Of(g).Everything(), Metric: unreachableMetric})
+		w.addRoute(Route{Table: w.tableID(), To: ipfamily.Of(g).Everything(), Via: g, Dev: w.dev.Name})
 	}
 	// The kernel sets an interface down to put it into a VRF, which removes its IPv6 addresses.
-	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+	if slices.ContainsFunc(w.dev.Addresses, func(p netip.Prefix) bool { return ipfamily.V6.Contains(p.Addr()) }) {
 		w.addSysctl("net.ipv6.conf."+escapeIfName(w.dev.Name)+".keep_addr_on_down", "1")
 	}
 	// Sockets that listen on all addresses must stay reachable through the interface, such as those of a BGP speaker.
@@ -35,7 +36,7 @@ func (w *networkCompiler) emitVRF() {
 		return
 	}
 	for _, p := range w.clusterPrefixes() {
-		w.addRule(RuleKey{Pref: ownership.NodeRuleToCluster, To: p.Masked(), V6: p.Addr().Is6()}, MainTable)
+		w.addRule(RuleKey{Pref: ownership.NodeRuleToCluster, To: p.Masked(), Family: ipfamily.Of(p.Addr())}, MainTable)
 	}
 	w.emitSourceRules(w.tableID())
 }
@@ -43,7 +44,7 @@ func (w *networkCompiler) emitVRF() {
 // clusterPrefixes returns the cluster's prefixes of the families that the network has.
 func (w *networkCompiler) clusterPrefixes() []netip.Prefix {
 	return filterSlice(parseValid(w.spec.Inside, netip.ParsePrefix), func(p netip.Prefix) bool {
-		return w.gatewayFor(p.Addr().Is6()).IsValid()
+		return w.gatewayFor(ipfamily.Of(p.Addr())).IsValid()
 	})
 }
 
@@ -61,15 +62,15 @@ func (w *networkCompiler) emitVethPair(vrf string) {
 	w.addLink(LinkKey{LinkDevice, near}, Link{Peer: far})
 	w.addLink(LinkKey{LinkMaster, far}, Link{Master: vrf})
 	for _, g := range w.gateways {
-		here, there := vethAddresses(w.number, g.Is6())
+		here, there := vethAddresses(w.number, ipfamily.Of(g))
 		w.addLinkAddress(near, here)
 		w.addLinkAddress(far, there)
 		for _, p := range w.clusterPrefixes() {
-			if p.Addr().Is6() == g.Is6() {
+			if ipfamily.Same(p.Addr(), g) {
 				w.addRoute(Route{Table: w.tableID(), To: p.Masked(), Via: here.Addr(), Dev: far})
 			}
 		}
-		w.addRoute(Route{Table: w.vethTableID(), To: DefaultPrefix(g.Is6()), Via: there.Addr(), Dev: near})
+		w.addRoute(Route{Table: w.vethTableID(), To: ipfamily.Of(g).Everything(), Via: there.Addr(), Dev: near})
 	}
 	w.emitSourceRules(w.vethTableID())
 	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())
@@ -93,8 +94,8 @@ func (w *networkCompiler) addLinkAddress(name string, p netip.Prefix) {
 func (w *networkCompiler) vethTableID() int { return w.tableID() + ownership.NodeVethTableOffset }
 
 // vethAddresses returns the addresses of the ends of a network's veth pair.
-func vethAddresses(number int, v6 bool) (near, far netip.Prefix) {
-	if v6 {
+func vethAddresses(number int, f ipfamily.Family) (near, far netip.Prefix) {
+	if f == ipfamily.V6 {
 		base := ownership.NodeVethBase6.As16()
 		base[13], base[15] = byte(number), 1 //nolint:gosec // the API server allows 1 to 255
 		a := netip.AddrFrom16(base)

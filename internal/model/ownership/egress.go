@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 )
 
 // EgressVpc is the router that holds all egress addresses, and their shard. It is a Vpc object, because Kube-OVN
@@ -60,8 +61,10 @@ func EgressServicePodSet(vpc, service string) string {
 // EgressRoutePodSet returns the address set of the pods that an EgressRoute selects.
 func EgressRoutePodSet(vpc, route string) string { return addressSetName(vpc + ".route." + route) }
 
-// ForeignAddressSet returns the address set of addresses on external networks that other VPCs may have.
-func ForeignAddressSet(vpc string) string { return addressSetName(vpc + ".others") }
+// ForeignAddressSet returns the address set of addresses of a family on external networks that other VPCs may have.
+func ForeignAddressSet(vpc string, f ipfamily.Family) string {
+	return addressSetName(vpc + ".others" + familySuffix(f))
+}
 
 // UnsharedAddressSet returns the address set of the addresses of an external subnet that a VPC does not share with all
 // others.
@@ -69,10 +72,18 @@ func UnsharedAddressSet(vpc, subnet string) string {
 	return addressSetName(vpc + ".unshared." + subnet)
 }
 
-// AllowListAddressSet returns the address set of the peers that a VPC may have connections with, in the direction
-// ingress or egress.
-func AllowListAddressSet(vpc, direction string) string {
-	return addressSetName(vpc + ".allowed." + direction)
+// AllowListAddressSet returns the address set of the peers of a family that a VPC may have connections with, in the
+// direction ingress or egress.
+func AllowListAddressSet(vpc, direction string, f ipfamily.Family) string {
+	return addressSetName(vpc + ".allowed." + direction + familySuffix(f))
+}
+
+// familySuffix tells the address sets of two families apart. OVN has no family in their names.
+func familySuffix(f ipfamily.Family) string {
+	if f == ipfamily.Default {
+		return ""
+	}
+	return "." + f.String()
 }
 
 // prioritiesPerPrefixLength is the number of priorities for each prefix length: two for each EgressRoute with the same

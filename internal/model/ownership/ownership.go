@@ -97,7 +97,7 @@ const (
 	EgressServiceBackends  = 2100 // backends of an EgressService → its network's gateway
 	EgressServiceOnLink    = 2110 // the same pods → neighbours on that network's prefix
 	EgressRouteFirst       = 3000 // pods that an EgressRoute selects → its network's gateway: see EgressRoutePriority
-	EgressRouteLast        = EgressRouteFirst + 33*prioritiesPerPrefixLength - 1
+	EgressRouteLast        = EgressRouteFirst + 129*prioritiesPerPrefixLength - 1
 	Reach                  = 29900 // pods of the management VPC → hosts on its network's prefix
 	ReachOnLink            = 29901 // the same packets, after the on-link loopback port
 	ReturnFIP              = 30000 // pod of a floating IP → its network's gateway

@@ -1,6 +1,10 @@
 package snapshot
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+)
 
 // AllowList restricts a project's external connections in one direction to some prefixes. The zero value allows
 // everything.
@@ -14,10 +18,10 @@ type AllowList struct {
 // MaxAllowListEntries is the maximum number of entries. They are one address set in OVN.
 const MaxAllowListEntries = 256
 
-// RestrictsAny reports whether there is any IPv4 address that the list does not allow.
-func (l AllowList) RestrictsAny() bool {
+// Restricts reports whether there is an address of a family that the list does not allow.
+func (l AllowList) Restricts(f ipfamily.Family) bool {
 	for _, p := range l.Prefixes {
-		if p.Bits() == 0 && p.Addr().Is4() {
+		if p.Masked() == f.Everything() {
 			return false
 		}
 	}

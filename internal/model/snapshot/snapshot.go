@@ -12,6 +12,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -333,11 +334,12 @@ type ExternalSubnet struct {
 	Type    string
 	Default bool
 	Ready   bool
-	Prefix  netip.Prefix // IPv4
-	Gateway netip.Addr   // IPv4
-	HasIPv6 bool         // it has an IPv6 prefix, or only that
-	Free    int
-	Used    int
+	Prefix  netip.Prefix
+	Gateway netip.Addr // of the prefix's family
+	// Unsupported: it has a prefix of a family that Kube-OVN can't connect a VPC to, and perhaps no other.
+	Unsupported bool
+	Free        int
+	Used        int
 	// ReservedRanges are the addresses reserved for other hosts on the wire: spec.excludeIps of the Subnet, which
 	// includes the gateway's.
 	ReservedRanges []AddressRange
@@ -350,6 +352,9 @@ type ExternalSubnet struct {
 	// Admitted are the namespaces and Projects that may use it, as far as the shard needs to know; nil: everybody.
 	Admitted Admitted
 }
+
+// Family returns the family of the subnet's addresses.
+func (x *ExternalSubnet) Family() ipfamily.Family { return ipfamily.Of(x.Prefix.Addr()) }
 
 // IsReserved reports whether an address is in a reserved range.
 func (x *ExternalSubnet) IsReserved(a netip.Addr) bool {

@@ -1,0 +1,100 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// An external network has addresses of one family. Everything that is compiled for the network is of this family: the
+// project's prefix, targets and endpoints, matches, routes and the addresses inside OVN below.
+
+// internalAddresses are addresses that Sallyport uses inside OVN. No host has them.
+type internalAddresses struct {
+	onLinkNetwork    netip.Prefix // of the on-link loopback port
+	onLinkNextHop    netip.Addr   // the other address in it
+	reservedNextHops netip.Prefix // of the hairpin port; marks select the addresses in it
+	drainPool        netip.Prefix // of the addresses with the backends of a Service that get no new connections
+	linkPool         netip.Prefix // of the links to egress addresses; no two links share a network
+	linkPrefixLen    int          // of a link, which has two ends
+	notRouted        []netip.Prefix
+}
+
+// internalByFamily has the internal addresses of each family. The pools of IPv4 are class E; those of IPv6 are a
+// unique local prefix. notRouted are destinations that never leave a switch: multicast and broadcast.
+var internalByFamily = map[ipfamily.Family]internalAddresses{
+	ipfamily.V4: {
+		onLinkNetwork:    netip.MustParsePrefix("169.254.90.1/30"),
+		onLinkNextHop:    netip.MustParseAddr("169.254.90.2"),
+		reservedNextHops: netip.MustParsePrefix("169.254.91.1/24"),
+		drainPool:        netip.MustParsePrefix("240.0.0.0/8"),
+		linkPool:         netip.MustParsePrefix("240.0.0.0/4"),
+		linkPrefixLen:    30,
+		notRouted:        []netip.Prefix{netip.MustParsePrefix("224.0.0.0/4"), netip.MustParsePrefix("255.255.255.255/32")},
+	},
+	ipfamily.V6: {
+		onLinkNetwork:    netip.MustParsePrefix("fdfe:5a11:9090::1/126"),
+		onLinkNextHop:    netip.MustParseAddr("fdfe:5a11:9090::2"),
+		reservedNextHops: netip.MustParsePrefix("fdfe:5a11:9091::1/120"),
+		drainPool:        netip.MustParsePrefix("fdfe:5a11:d000::/104"),
+		linkPool:         netip.MustParsePrefix("fdfe:5a11:f000::/100"),
+		linkPrefixLen:    126,
+		notRouted:        []netip.Prefix{netip.MustParsePrefix("ff00::/8")},
+	},
+}
+
+// addressAt returns the address of a pool with a number, which is reduced to the size of the pool.
+func addressAt(pool netip.Prefix, number uint32) netip.Addr {
+	bytes := pool.Masked().Addr().AsSlice()
+	number &= 1<<(pool.Addr().BitLen()-pool.Bits()) - 1
+	for i := len(bytes) - 1; number > 0; i-- {
+		bytes[i] |= byte(number)
+		number >>= 8
+	}
+	a, _ := netip.AddrFromSlice(bytes) // 4 or 16 bytes, as before
+	return a
+}
+
+// prefix returns the project's prefix of a family; invalid: none.
+func (p *project) prefix(f ipfamily.Family) netip.Prefix { return ipfamily.FirstPrefix(f, p.Prefixes) }
+
+// prefixOn returns the project's prefix of the family that an external network has; invalid: none.
+func (p *project) prefixOn(x *snapshot.ExternalSubnet) netip.Prefix { return p.prefix(x.Family()) }
+
+// owns reports whether an address is in a prefix of the project.
+func (p *project) owns(a netip.Addr) bool { return p.prefix(ipfamily.Of(a)).Contains(a) }
+
+// families returns the families that external networks have, in order; without any network, the default.
+func (c *compiler) families() []ipfamily.Family {
+	var out []ipfamily.Family
+	for i := range c.w.ExternalSubnets {
+		if x := &c.w.ExternalSubnets[i]; !x.Unsupported && x.Prefix.IsValid() {
+			out = append(out, x.Family())
+		}
+	}
+	if len(out) == 0 {
+		return []ipfamily.Family{ipfamily.Default}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// projectFamilies returns the families that both the project and external networks have.
+func (c *compiler) projectFamilies() []ipfamily.Family {
+	return slices.DeleteFunc(c.families(), func(f ipfamily.Family) bool { return !c.project.prefix(f).IsValid() })
+}
+
+// familyOf returns the family of an EIp's address: that of its network. Until the network is known, it is that of the
+// project's default network.
+func (c *compiler) familyOf(e *eip) ipfamily.Family {
+	switch {
+	case e != nil && e.external != nil:
+		return e.external.Family()
+	case c.project != nil && c.project.defaultNetwork != nil:
+		return c.project.defaultNetwork.Family()
+	default:
+		return c.families()[0]
+	}
+}
