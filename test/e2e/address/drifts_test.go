@@ -268,6 +268,14 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 			chainLimit:    chain,
 		},
 		{
+			what:         "OvnEip of a router port as Kube-OVN itself creates it",
+			watchedWords: object("OvnEip", driftVPC+"-ext-public"),
+			change: p.patchObject("OvnEip", "", driftVPC+"-ext-public", `{"metadata": {"managedFields": [{}],
+				"annotations": {"kube-dc.com/asked-by": null},
+				"labels": {"kube-dc.com/vpc": null, "app.kubernetes.io/managed-by": null}}}`),
+			answeringFIPs: []string{"b"},
+		},
+		{
 			what: "attachment deleted", watchedWords: []string{"NetworkAttachmentDefinition " + driftVPC + "/default "},
 			change: p.deleteObject("NetworkAttachmentDefinition", driftVPC, "default"),
 		},

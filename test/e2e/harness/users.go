@@ -47,7 +47,7 @@ func resourceGVR(resource string) schema.GroupVersionResource {
 		gv.Version = "v1alpha1"
 	case "egressips", "egressservices":
 		gv.Group = "k8s.ovn.org"
-	case "vpcs", "subnets", "vpc-egress-gateways":
+	case "vpcs", "subnets", "ovn-eips", "vpc-egress-gateways":
 		gv.Group = "kubeovn.io"
 	case "network-attachment-definitions":
 		gv.Group = "k8s.cni.cncf.io"

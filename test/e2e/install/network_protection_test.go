@@ -381,6 +381,19 @@ var controllerBounds = []protection{
 		harness.TryPatch("services/guard-web/balanced-ext", `{"metadata":{"labels":{"a":"b"}}}`),
 	},
 	{
+		"adopting a router port for another VPC",
+		harness.TryPatch("ovn-eips//guard-web-ext-lost",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"guard"}}}`),
+		"the controller changes objects with its own labels only",
+		harness.TryPatch("ovn-eips//guard-web-ext-lost",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"guard-web"}}}`),
+	},
+	{
+		"deleting an external address of others", harness.TryDelete("ovn-eips//guard-web-ext-nat"),
+		"the controller deletes objects with its own labels only",
+		harness.TryDelete("ovn-eips//guard-web-ext-lost"),
+	},
+	{
 		"the spec of a FIp", harness.TryPatch("fips/guard-web/mine", `{"spec":{"ipAddress":"10.0.0.8"}}`),
 		"the controller changes objects with its own labels only",
 		harness.TryPatch("fips/guard-web/mine", `{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`),

@@ -225,6 +225,11 @@ func checkControllerRights(t *testing.T, c *harness.Cluster) {
 	controller.Can(t, "its finalizer", harness.TryPatch("fips/guard-web/mine",
 		`{"metadata":{"finalizers":["kube-dc.com/sallyport"]}}`))
 	controller.Can(t, "an EIp of its own", harness.TryDelete("eips/guard-web/default-gw"))
+	// as Kube-OVN creates them; there is no such Subnet, so it leaves them alone
+	c.Apply(t, `{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: guard-web-ext-lost}, spec: {type: lrp, externalSubnet: ext-lost}}
+---
+{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: guard-web-ext-nat}, spec: {type: nat, externalSubnet: ext-nat}}
+`)
 	for _, p := range controllerBounds {
 		controller.Cannot(t, p.what, p.attempt, p.wantWords)
 		controller.Can(t, "something like "+p.what, p.allowed)
