@@ -197,6 +197,11 @@ var examples = []struct {
 			"internal/insight/explain/describe.go", "internal/model/snapshot/snapshot.go",
 		},
 	},
+	{"kind of shard", `OfNetworks|shard\.Networks|\bNetworkInput\b|compile\.Networks`, []string{
+		"internal/compile/networks.go", "internal/controller/shard.go", "internal/controller/triggers.go",
+		"internal/engine/kube/networks.go", "internal/engine/kube/watch.go", "internal/model/shard/shard.go",
+		"internal/model/snapshot/snapshot.go",
+	}},
 	{"engine quirk", `RemovesLoadBalancersOnStart`, []string{"internal/engine/kubeovn/quirks.go"}},
 }
 
@@ -293,16 +298,6 @@ func TestHouse5Examples(t *testing.T) {
 			}
 		}
 		item.AddFigure("%s: %d files", e.what, len(e.files))
-	}
-	shards := 0
-	for _, f := range productionFiles(t) {
-		if strings.Contains(strings.Join(readLines(t, f), "\n"), "NodesShard") {
-			shards++
-		}
-	}
-	item.AddFigure("kind of shard: %d files name that of NodePaths; shards are not typed", shards)
-	if !bytes.Contains(guide, []byte(strconv.Itoa(shards)+" files name it")) {
-		t.Errorf("ARCHITECTURE.md is wrong about the %d files that name the shard of NodePaths", shards)
 	}
 }
 

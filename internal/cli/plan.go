@@ -18,6 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -84,17 +85,17 @@ func (o *planOptions) planFromFiles(ctx context.Context, out io.Writer, chosen [
 		return errors.New("no Project, EIp or FIp in the manifests; set -f to a file or directory that contains one")
 	}
 	changes := false
-	for _, shard := range shards {
-		if len(chosen) > 0 && !slices.Contains(chosen, shard) {
+	for _, name := range shards {
+		if len(chosen) > 0 && !slices.Contains(chosen, name) {
 			continue
 		}
-		inputs := kube.NewInputs(shard)
+		inputs := kube.NewInputs(shard.Named(name))
 		inputs.AddAll(objects)
 		plans, verdicts, err := preparePlans(ctx, inputs.BuildSnapshot(o.access.config.Defaults, nil, time.Time{}))
 		if err != nil {
 			return err
 		}
-		changes = printPlan(out, clusterstate.EscapeControlChars(clusterstate.NewShard(shard, plans, verdicts))) ||
+		changes = printPlan(out, clusterstate.EscapeControlChars(clusterstate.NewShard(name, plans, verdicts))) ||
 			changes
 	}
 	if changes && o.exitCode {
@@ -130,11 +131,11 @@ func (o *planOptions) planFromCluster(ctx context.Context, out io.Writer, chosen
 		return err
 	}
 	drift := false
-	for _, shard := range shards {
-		if shard.Problem != "" {
-			return fmt.Errorf("%s: %s", shard.Name, shard.Problem)
+	for _, s := range shards {
+		if s.Problem != "" {
+			return fmt.Errorf("%s: %s", s.Name, s.Problem)
 		}
-		drift = printPlan(out, shard) || drift
+		drift = printPlan(out, s) || drift
 	}
 	if drift && o.exitCode {
 		return errDrift

@@ -22,7 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube/event"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -130,12 +130,12 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 	}
 	nb.WatchRouters(asks.routerEventHandler(cluster))
 	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() {
-		asks.triggerShard(ownership.EgressVpc, sourceSouthbound)
+		asks.triggerShard(shard.Egress, sourceSouthbound)
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}
-	prober := nodehealth.New(c.Probe, func() { asks.triggerShard(ownership.EgressVpc, sourceProbe) })
+	prober := nodehealth.New(c.Probe, func() { asks.triggerShard(shard.Egress, sourceProbe) })
 	record := newRecorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
 	return &Reconciler{
 		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record,

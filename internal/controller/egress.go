@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -26,7 +27,7 @@ type egressMemory struct {
 }
 
 // prepareEgress gathers, compiles and computes the plans of the egress addresses.
-func (s *Reconciler) prepareEgress(ctx context.Context) (*Work, error) {
+func (s *Reconciler) prepareEgress(ctx context.Context, _ shard.Shard) (*Work, error) {
 	inputs, world, err := s.Cluster.GatherEgress(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)

@@ -16,6 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/engine/mtls"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/status"
 )
@@ -31,7 +32,7 @@ type controllerMetrics struct {
 	leading                                   atomic.Bool
 
 	mu            sync.Mutex
-	failingShards map[string]bool
+	failingShards map[shard.Shard]bool
 }
 
 func newControllerMetrics() *controllerMetrics {
@@ -45,7 +46,7 @@ func newControllerMetrics() *controllerMetrics {
 			Help:    times.Help,
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
-		repairs: newRepairCounter(), failingShards: map[string]bool{},
+		repairs: newRepairCounter(), failingShards: map[shard.Shard]bool{},
 	}
 	for _, by := range []string{sourceOVN, sourceController} {
 		c.moves.WithLabelValues(by)
@@ -97,14 +98,14 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 	}
 }
 
-func (c *controllerMetrics) countTrigger(shard, by string) {
+func (c *controllerMetrics) countTrigger(of shard.Shard, by string) {
 	c.triggers.WithLabelValues(by).Inc()
-	c.repairs.noteTrigger(shard, by)
+	c.repairs.noteTrigger(of, by)
 }
 
 func (c *controllerMetrics) countWrite(verb, kind string) { c.writes.WithLabelValues(verb, kind).Inc() }
 
-func (c *controllerMetrics) countRun(shard string, took time.Duration, err error) {
+func (c *controllerMetrics) countRun(of shard.Shard, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
@@ -113,8 +114,8 @@ func (c *controllerMetrics) countRun(shard string, took time.Duration, err error
 	c.runSeconds.Observe(took.Seconds())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failingShards[shard] = err != nil; err == nil {
-		delete(c.failingShards, shard)
+	if c.failingShards[of] = err != nil; err == nil {
+		delete(c.failingShards, of)
 	}
 }
 
@@ -125,23 +126,23 @@ func (c *controllerMetrics) countFailingShards() float64 {
 }
 
 // recordConditions records the conditions of the objects of a shard.
-func (c *controllerMetrics) recordConditions(shard string, said map[status.ConditionKey]int) {
+func (c *controllerMetrics) recordConditions(of shard.Shard, said map[status.ConditionKey]int) {
 	values := make(map[labelValues]float64, len(said))
 	for s, n := range said {
 		values[labelValues{s.Kind, s.Condition, s.Status, s.Reason}] = float64(n)
 	}
-	c.conditions.replacePart(shard, values)
+	c.conditions.replacePart(of.Name, values)
 }
 
 // recordMisplacedPods records how many misplaced pods a shard, or its network, has.
-func (c *controllerMetrics) recordMisplacedPods(shard string, verdicts []intent.Verdict, isolation snapshot.Isolation) {
+func (c *controllerMetrics) recordMisplacedPods(of shard.Shard, verdicts []intent.Verdict, isolation snapshot.Isolation) {
 	values := map[labelValues]float64{}
 	for _, v := range verdicts {
 		if f, isProject := v.Facts.(intent.ProjectFacts); isProject && f.Misplaced > 0 {
 			values[labelValues{isolation.String()}] += float64(f.Misplaced)
 		}
 	}
-	c.misplacedPods.replacePart(shard, values)
+	c.misplacedPods.replacePart(of.Name, values)
 }
 
 // recordNodeNetworks records the state of networks on nodes, and the repairs that agents report.

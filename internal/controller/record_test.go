@@ -8,6 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -23,16 +24,16 @@ func workWithRows(t *testing.T, rows int) *Work {
 
 // A change counts as a repair only after a run with nothing left to do, and if no input changed since.
 func TestRepairs(t *testing.T) {
-	const shard = "acme-web"
+	acme := shard.Named("acme-web")
 	r := newRepairCounter()
 	run := func(by []string, before, after int) {
 		for _, b := range by {
-			r.noteTrigger(shard, b)
+			r.noteTrigger(acme, b)
 		}
-		if mends := r.beginRun(shard); mends {
+		if mends := r.beginRun(acme); mends {
 			r.countRepairs(workWithRows(t, before))
 		}
-		r.endRun(shard, workWithRows(t, after))
+		r.endRun(acme, workWithRows(t, after))
 	}
 	for _, step := range []struct {
 		what          string
@@ -73,7 +74,7 @@ func TestFailingShards(t *testing.T) {
 		{"a", nil, 1},
 		{"b", nil, 0},
 	} {
-		if c.countRun(run.shard, time.Millisecond, run.err); c.countFailingShards() != run.want {
+		if c.countRun(shard.Named(run.shard), time.Millisecond, run.err); c.countFailingShards() != run.want {
 			t.Errorf("after %s, %v: %v fail, want %v", run.shard, run.err, c.countFailingShards(), run.want)
 		}
 	}
@@ -104,12 +105,12 @@ func TestMisplacedPodsAreCounted(t *testing.T) {
 	c := newControllerMetrics()
 	enforced, reported := labelValues{"Enforce"}, labelValues{"Report"}
 	verdicts := []intent.Verdict{{Facts: intent.ProjectFacts{Misplaced: 2}}, {Facts: intent.EIpFacts{}}}
-	c.recordMisplacedPods("acme-web", verdicts, "")
-	c.recordMisplacedPods("acme-pay", verdicts, snapshot.IsolationReport)
+	c.recordMisplacedPods(shard.Named("acme-web"), verdicts, "")
+	c.recordMisplacedPods(shard.Named("acme-pay"), verdicts, snapshot.IsolationReport)
 	if got := c.misplacedPods.sumParts(); got[enforced] != 2 || got[reported] != 2 {
 		t.Errorf("%v", got)
 	}
-	c.recordMisplacedPods("acme-web", []intent.Verdict{{Facts: intent.ProjectFacts{}}}, snapshot.IsolationEnforce)
+	c.recordMisplacedPods(shard.Named("acme-web"), []intent.Verdict{{Facts: intent.ProjectFacts{}}}, snapshot.IsolationEnforce)
 	if got, there := c.misplacedPods.sumParts()[enforced]; got != 0 || !there {
 		t.Errorf("%v", c.misplacedPods.sumParts())
 	}

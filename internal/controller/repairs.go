@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // outputKinds are only written and decide nothing: their events do not mean that something else is wanted.
@@ -22,15 +23,15 @@ type repairCounter struct {
 	total *prometheus.CounterVec
 
 	mu           sync.Mutex
-	inputChanged map[string]bool // shards whose inputs may have changed since their last run started
-	settled      map[string]bool // shards with nothing left to do
+	inputChanged map[shard.Shard]bool // shards whose inputs may have changed since their last run started
+	settled      map[shard.Shard]bool // shards with nothing left to do
 }
 
 func newRepairCounter() *repairCounter {
 	r := &repairCounter{
 		total:        newCounterVec("sallyport_repairs_total"),
-		inputChanged: map[string]bool{},
-		settled:      map[string]bool{},
+		inputChanged: map[shard.Shard]bool{},
+		settled:      map[shard.Shard]bool{},
 	}
 	for _, system := range []string{systemKubernetes, systemOVN} {
 		r.total.WithLabelValues(system)
@@ -39,22 +40,22 @@ func newRepairCounter() *repairCounter {
 }
 
 // noteTrigger records why a shard will run.
-func (r *repairCounter) noteTrigger(shard, by string) {
+func (r *repairCounter) noteTrigger(of shard.Shard, by string) {
 	if slices.Contains(outputKinds, by) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.inputChanged[shard] = true
+	r.inputChanged[of] = true
 }
 
 // beginRun reports whether the changes of the run that starts now are repairs.
-func (r *repairCounter) beginRun(shard string) bool {
+func (r *repairCounter) beginRun(of shard.Shard) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isRepair := r.settled[shard] && !r.inputChanged[shard]
-	delete(r.settled, shard)
-	delete(r.inputChanged, shard)
+	isRepair := r.settled[of] && !r.inputChanged[of]
+	delete(r.settled, of)
+	delete(r.inputChanged, of)
 	return isRepair
 }
 
@@ -70,7 +71,7 @@ func (r *repairCounter) countRepairs(w *Work) {
 }
 
 // endRun records whether a shard is settled.
-func (r *repairCounter) endRun(shard string, w *Work) {
+func (r *repairCounter) endRun(of shard.Shard, w *Work) {
 	for _, p := range w.steps {
 		if len(p.ChangeLines()) > 0 {
 			return
@@ -81,5 +82,5 @@ func (r *repairCounter) endRun(shard string, w *Work) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.settled[shard] = true
+	r.settled[of] = true
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/internal/model/status"
@@ -61,25 +62,33 @@ type Work struct {
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
 }
 
+// prepareByKind has the function that gathers, compiles and computes the plans of a shard, for each kind.
+var prepareByKind = map[shard.Kind]func(*Reconciler, context.Context, shard.Shard) (*Work, error){
+	shard.OfVPC:       (*Reconciler).prepareVPC,
+	shard.OfEgress:    (*Reconciler).prepareEgress,
+	shard.OfNodePaths: (*Reconciler).prepareNodes,
+	shard.OfNetworks:  (*Reconciler).prepareNetworks,
+}
+
 // PrepareShard gathers, compiles and computes the plans of a shard.
-func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, error) {
+func (s *Reconciler) PrepareShard(ctx context.Context, of shard.Shard) (*Work, error) {
 	if err := checkConnected(s.NB); err != nil {
-		return nil, err
+		return nil, err // the state and the capabilities of OVN are unknown
 	}
-	switch shard {
-	case ownership.EgressVpc:
-		return s.prepareEgress(ctx)
-	case ownership.NodesShard:
-		return s.prepareNodes(ctx)
-	}
-	inputs, err := s.Cluster.GatherShard(ctx, shard, s.Config.Quotas, s.NB.MisplacedPodPorts(shard))
+	return prepareByKind[of.Kind](s, ctx, of)
+}
+
+// prepareVPC gathers, compiles and computes the plans of a VPC.
+func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, error) {
+	vpc := of.Name
+	inputs, err := s.Cluster.GatherVPC(ctx, vpc, s.Config.Quotas, s.NB.MisplacedPodPorts(vpc))
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
-	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(shard), s.Clock())
-	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(shard),
-		s.NB.ReturnPortAddresses(shard), s.NB.MissingCapabilities()
-	world.Engine.VIPOwners, world.Engine.PortNetworks = s.NB.ServicesByVIP(shard), s.NB.ForeignPortNetworks(shard)
+	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(vpc), s.Clock())
+	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(vpc),
+		s.NB.ReturnPortAddresses(vpc), s.NB.MissingCapabilities()
+	world.Engine.VIPOwners, world.Engine.PortNetworks = s.NB.ServicesByVIP(vpc), s.NB.ForeignPortNetworks(vpc)
 	s.observeManagementVpc(world)
 	s.observeEgressLinks(world)
 	want, verdicts := compile.Shard(world)
@@ -94,7 +103,7 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 		size:          estimateShardSize(world, want),
 	}
 	rows := func() state.Prepared {
-		return state.TryPreparePlan(ctx, s.NB.RowTarget(shard), want.Rows, intent.KeepForeignRows,
+		return state.TryPreparePlan(ctx, s.NB.RowTarget(vpc), want.Rows, intent.KeepForeignRows,
 			guardRouterPolicies(world))
 	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.statusObjects)
@@ -105,12 +114,12 @@ func (s *Reconciler) PrepareShard(ctx context.Context, shard string) (*Work, err
 	// hop.
 	work.steps, err = collectSteps(
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
-		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(shard, externalSubnetNames(world)), nil,
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(vpc, externalSubnetNames(world)), nil,
 			guardVpcLeftovers(world, want))),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, shard), want.Objects,
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, vpc), want.Objects,
 			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))),
 		reobservedOVNStep(rows),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, shard, inputs.AttachedSubnets()),
+		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, vpc, inputs.AttachedSubnets()),
 			want.VpcEntries, guardVpcEntries(world, want))),
 		kubernetesStep(state.TryPreparePlan(ctx, kube.NewIdleServices(s.Cluster, work.statusObjects),
 			want.KeptServices)),
@@ -179,12 +188,9 @@ func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 }
 
 // ReconcileShard runs a shard and writes the status of its objects.
-func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.Result, error) {
-	if shard == kube.NetworksShard {
-		return runner.Result{}, s.reconcileNetworks(ctx)
-	}
-	isRepair := s.Metrics.repairs.beginRun(shard)
-	work, err := s.PrepareShard(ctx, shard)
+func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner.Result, error) {
+	isRepair := s.Metrics.repairs.beginRun(of)
+	work, err := s.PrepareShard(ctx, of)
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -195,7 +201,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 	if err := work.reobserveRows(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.writeStatuses(ctx, shard, work.statusObjects, work.Verdicts,
+	reported, err := s.writeStatuses(ctx, of, work.statusObjects, work.Verdicts,
 		status.NewOutcome(work.Plans(), failures))
 	if err != nil {
 		return runner.Result{}, err
@@ -203,8 +209,8 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 	if failures = append(failures, reported...); len(failures) > 0 {
 		return runner.Result{}, state.JoinFailures(failures)
 	}
-	s.recordNotes(shard, work)
-	s.Metrics.repairs.endRun(shard, work)
+	s.recordNotes(of, work)
+	s.Metrics.repairs.endRun(of, work)
 	result := runner.Result{Size: work.size}
 	switch {
 	case work.unsettled:
@@ -220,14 +226,14 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, shard string) (runner.R
 // noteDedup remembers the recorded notes of each shard, so that a note is recorded once while it remains true.
 type noteDedup struct {
 	mu    sync.Mutex
-	notes map[string]map[intent.Note]bool
+	notes map[shard.Shard]map[intent.Note]bool
 }
 
 // recordNotes records notes that are new.
-func (s *Reconciler) recordNotes(shard string, w *Work) {
+func (s *Reconciler) recordNotes(of shard.Shard, w *Work) {
 	s.recordedNotes.mu.Lock()
 	defer s.recordedNotes.mu.Unlock()
-	before, now := s.recordedNotes.notes[shard], map[intent.Note]bool{}
+	before, now := s.recordedNotes.notes[of], map[intent.Note]bool{}
 	for _, n := range w.notes {
 		now[n] = true
 		for _, o := range w.noteSubjects {
@@ -237,15 +243,15 @@ func (s *Reconciler) recordNotes(shard string, w *Work) {
 		}
 	}
 	if s.recordedNotes.notes == nil {
-		s.recordedNotes.notes = map[string]map[intent.Note]bool{}
+		s.recordedNotes.notes = map[shard.Shard]map[intent.Note]bool{}
 	}
-	if s.recordedNotes.notes[shard] = now; len(now) == 0 {
-		delete(s.recordedNotes.notes, shard)
+	if s.recordedNotes.notes[of] = now; len(now) == 0 {
+		delete(s.recordedNotes.notes, of)
 	}
 }
 
 // prepareNodes gathers, compiles and computes the plan of the NodePaths.
-func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
+func (s *Reconciler) prepareNodes(ctx context.Context, of shard.Shard) (*Work, error) {
 	inputs, err := s.Cluster.GatherNodePaths(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
@@ -261,33 +267,26 @@ func (s *Reconciler) prepareNodes(ctx context.Context) (*Work, error) {
 		noteSubjects: inputs.StatusObjects(), size: len(want.Objects),
 	}
 	work.steps, err = collectSteps(kubernetesStep(state.TryPreparePlan(ctx,
-		kube.NewObjects(s.Cluster, ownership.NodesShard), want.Objects)))
+		kube.NewObjects(s.Cluster, of.Name), want.Objects)))
 	return work, err
 }
 
-// reconcileNetworks writes the status of external networks. Nothing else is written for them.
-func (s *Reconciler) reconcileNetworks(ctx context.Context) error {
-	if err := checkConnected(s.NB); err != nil {
-		return err // the capabilities of the OVN version are unknown
-	}
-	networks, judged, err := s.Cluster.GatherNetworks(ctx)
+// prepareNetworks gathers and compiles the status of external networks. Nothing else is written for them.
+func (s *Reconciler) prepareNetworks(ctx context.Context, _ shard.Shard) (*Work, error) {
+	networks, objects, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
-		return fmt.Errorf("gather networks: %w", err)
+		return nil, fmt.Errorf("gather: %w", err)
 	}
 	networks.DefaultReturnPath, networks.MissingCapabilities, networks.ClusterPrefixes = s.Config.DefaultReturnPath,
 		s.NB.MissingCapabilities(), s.Config.ClusterPrefixes
-	failures, err := s.writeStatuses(ctx, kube.NetworksShard, judged, compile.Networks(networks), status.Outcome{})
-	if err != nil || len(failures) == 0 {
-		return err
-	}
-	return state.JoinFailures(failures)
+	return &Work{Verdicts: compile.Networks(networks), statusObjects: objects}, nil
 }
 
-func (s *Reconciler) writeStatuses(ctx context.Context, shard string, judged []client.Object, verdicts []intent.Verdict,
+func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, judged []client.Object, verdicts []intent.Verdict,
 	outcome status.Outcome,
 ) ([]state.Failure, error) {
-	s.Metrics.recordConditions(shard, status.CountConditions(verdicts, outcome))
-	s.Metrics.recordMisplacedPods(shard, verdicts, s.Config.Isolation)
+	s.Metrics.recordConditions(of, status.CountConditions(verdicts, outcome))
+	s.Metrics.recordMisplacedPods(of, verdicts, s.Config.Isolation)
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
 	if err != nil {
 		return nil, err

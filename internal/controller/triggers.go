@@ -5,36 +5,37 @@ import (
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // triggerForwarder passes events to the queue. The caches are built before the queue, so triggers that arrive in
 // between are kept here.
 type triggerForwarder struct {
 	mu      sync.Mutex
-	forward func(shard string)
-	pending []string
+	forward func(of shard.Shard)
+	pending []shard.Shard
 	metrics *controllerMetrics
 }
 
 // triggerShard requests a run of a shard because of an event of an object of this kind.
-func (a *triggerForwarder) triggerShard(shard, by string) {
-	a.metrics.countTrigger(shard, by)
+func (a *triggerForwarder) triggerShard(of shard.Shard, by string) {
+	a.metrics.countTrigger(of, by)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.forward == nil {
-		a.pending = append(a.pending, shard)
+		a.pending = append(a.pending, of)
 		return
 	}
-	a.forward(shard)
+	a.forward(of)
 }
 
 // forwardTo forwards the kept triggers and all later ones.
-func (a *triggerForwarder) forwardTo(forward func(shard string)) {
+func (a *triggerForwarder) forwardTo(forward func(of shard.Shard)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forward = forward
-	for _, shard := range a.pending {
-		forward(shard)
+	for _, of := range a.pending {
+		forward(of)
 	}
 	a.pending = nil
 }
@@ -54,11 +55,11 @@ const sourceController = "controller"
 func (a *triggerForwarder) routerEventHandler(cluster *kube.Cluster) func(router string) {
 	return func(router string) {
 		if router == "" {
-			a.triggerShard(kube.NetworksShard, sourceOVN)
+			a.triggerShard(shard.Networks, sourceOVN)
 			return
 		}
 		if cluster.ReconcilesVPC(context.Background(), router) {
-			a.triggerShard(router, sourceOVN)
+			a.triggerShard(shard.Named(router), sourceOVN)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -267,7 +268,7 @@ func (g *goldenCase) addObject(object client.Object) {
 }
 
 func (g *goldenCase) readInputs(objects []client.Object) *kube.Inputs {
-	in := kube.NewInputs(g.shard)
+	in := kube.NewInputs(shard.Named(g.shard))
 	in.AddMisplacedPorts(g.podPorts)
 	in.AddAll(objects)
 	return in

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // Minimum interval between the starts of two runs of a shard: the first event of a burst starts a run at once, all
@@ -42,7 +44,7 @@ const minForgetAt = 1024
 const maxRequeueDelay = 30 * time.Second
 
 // RunFunc runs a shard.
-type RunFunc func(ctx context.Context, shard string) (Result, error)
+type RunFunc func(ctx context.Context, of shard.Shard) (Result, error)
 
 // Result is the outcome of a run.
 type Result struct {
@@ -54,42 +56,42 @@ type Result struct {
 }
 
 // DoneFunc is called after each run.
-type DoneFunc func(shard string, took time.Duration, err error)
+type DoneFunc func(of shard.Shard, took time.Duration, err error)
 
 // Runner runs shards in parallel, but never the same shard twice at the same time.
 type Runner struct {
-	queue  workqueue.TypedRateLimitingInterface[string]
+	queue  workqueue.TypedRateLimitingInterface[shard.Shard]
 	run    RunFunc
 	onDone DoneFunc
 	logger *slog.Logger
 
 	mu             sync.Mutex
-	requeues       map[string]int           // runs of a shard since its last event
-	startedAt      map[string]time.Time     // when the last run of a shard started
-	cooldowns      map[string]time.Duration // minimum interval of large shards
-	forgetAt       int                      // number of start times at which old ones are dropped
-	slowShards     map[string]bool          // shards whose last run was slow
-	slowWorkers    int                      // workers that run slow shards
-	maxSlowWorkers int                      // limit for slowWorkers
+	requeues       map[shard.Shard]int           // runs of a shard since its last event
+	startedAt      map[shard.Shard]time.Time     // when the last run of a shard started
+	cooldowns      map[shard.Shard]time.Duration // minimum interval of large shards
+	forgetAt       int                           // number of start times at which old ones are dropped
+	slowShards     map[shard.Shard]bool          // shards whose last run was slow
+	slowWorkers    int                           // workers that run slow shards
+	maxSlowWorkers int                           // limit for slowWorkers
 }
 
 // New returns a runner that is not started.
 func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[shard.Shard](minRetryDelay, maxRetryDelay)
 	return &Runner{
 		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, onDone: watch, logger: logger,
-		requeues: map[string]int{}, startedAt: map[string]time.Time{}, cooldowns: map[string]time.Duration{},
-		slowShards: map[string]bool{},
+		requeues: map[shard.Shard]int{}, startedAt: map[shard.Shard]time.Time{}, cooldowns: map[shard.Shard]time.Duration{},
+		slowShards: map[shard.Shard]bool{},
 	}
 }
 
 // Enqueue requests a run of a shard. It never blocks.
-func (r *Runner) Enqueue(shard string) {
+func (r *Runner) Enqueue(of shard.Shard) {
 	r.mu.Lock()
-	delete(r.requeues, shard)
-	rest := max(minInterval, r.cooldowns[shard]) - time.Since(r.startedAt[shard])
+	delete(r.requeues, of)
+	rest := max(minInterval, r.cooldowns[of]) - time.Since(r.startedAt[of])
 	r.mu.Unlock()
-	r.queue.AddAfter(shard, max(rest, 0))
+	r.queue.AddAfter(of, max(rest, 0))
 }
 
 // QueueLength returns how many shards are queued and not yet running.
@@ -118,47 +120,47 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 
 // processNextShard runs one shard. After the context has ended, queued shards are left to the next leader.
 func (r *Runner) processNextShard(ctx, ending context.Context) bool {
-	shard, shutdown := r.queue.Get()
+	of, shutdown := r.queue.Get()
 	if shutdown {
 		return false
 	}
-	defer r.queue.Done(shard)
+	defer r.queue.Done(of)
 	if ctx.Err() != nil {
 		return true
 	}
 	begun := time.Now()
-	slow, admitted := r.acquireWorker(shard, begun)
+	slow, admitted := r.acquireWorker(of, begun)
 	if !admitted {
-		r.queue.AddAfter(shard, slowRetryDelay)
+		r.queue.AddAfter(of, slowRetryDelay)
 		return true
 	}
 	limited, cancel := context.WithTimeout(ending, runTimeout)
-	result, err := r.run(limited, shard)
+	result, err := r.run(limited, of)
 	cancel()
-	r.recordRunEnd(shard, slow, time.Since(begun))
-	r.onDone(shard, time.Since(begun), err)
+	r.recordRunEnd(of, slow, time.Since(begun))
+	r.onDone(of, time.Since(begun), err)
 	if err != nil {
-		r.logger.Warn("shard failed; retrying", "shard", shard, "error", err)
-		r.queue.AddRateLimited(shard)
+		r.logger.Warn("shard failed; retrying", "shard", of, "error", err)
+		r.queue.AddRateLimited(of)
 		return true
 	}
-	r.queue.Forget(shard)
-	r.setCooldown(shard, result.Size)
+	r.queue.Forget(of)
+	r.setCooldown(of, result.Size)
 	if result.RequeueAfter > 0 {
-		r.queue.AddAfter(shard, r.requeueDelay(shard, result.RequeueAfter))
+		r.queue.AddAfter(of, r.requeueDelay(of, result.RequeueAfter))
 	}
 	return true
 }
 
 // setCooldown sets the minimum interval of a large shard.
-func (r *Runner) setCooldown(shard string, size int) {
+func (r *Runner) setCooldown(of shard.Shard, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if size <= largeShardSize {
-		delete(r.cooldowns, shard)
+		delete(r.cooldowns, of)
 		return
 	}
-	r.cooldowns[shard] = time.Duration(size-largeShardSize) * cooldownPerItem
+	r.cooldowns[of] = time.Duration(size-largeShardSize) * cooldownPerItem
 }
 
 // forgetOldRuns drops the start times that no longer delay a run, so that shards that were deleted long ago use no
@@ -167,45 +169,45 @@ func (r *Runner) forgetOldRuns(now time.Time) {
 	if len(r.startedAt) < r.forgetAt {
 		return
 	}
-	for shard, started := range r.startedAt {
-		if now.Sub(started) > max(minInterval, r.cooldowns[shard]) {
-			delete(r.startedAt, shard)
+	for of, started := range r.startedAt {
+		if now.Sub(started) > max(minInterval, r.cooldowns[of]) {
+			delete(r.startedAt, of)
 		}
 	}
 	r.forgetAt = max(minForgetAt, 2*len(r.startedAt))
 }
 
 // acquireWorker reports whether a shard is slow, and whether it may run now.
-func (r *Runner) acquireWorker(shard string, now time.Time) (slow, admitted bool) {
+func (r *Runner) acquireWorker(of shard.Shard, now time.Time) (slow, admitted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slow = r.slowShards[shard]; slow {
+	if slow = r.slowShards[of]; slow {
 		if r.slowWorkers >= r.maxSlowWorkers {
 			return slow, false
 		}
 		r.slowWorkers++
 	}
 	r.forgetOldRuns(now)
-	r.startedAt[shard] = now
+	r.startedAt[of] = now
 	return slow, true
 }
 
-func (r *Runner) recordRunEnd(shard string, slow bool, took time.Duration) {
+func (r *Runner) recordRunEnd(of shard.Shard, slow bool, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slow {
 		r.slowWorkers--
 	}
-	if r.slowShards[shard] = took >= slowRunThreshold; !r.slowShards[shard] {
-		delete(r.slowShards, shard)
+	if r.slowShards[of] = took >= slowRunThreshold; !r.slowShards[of] {
+		delete(r.slowShards, of)
 	}
 }
 
 // requeueDelay returns the requested delay for the first two runs, and twice the previous delay for each further one.
-func (r *Runner) requeueDelay(shard string, again time.Duration) time.Duration {
+func (r *Runner) requeueDelay(of shard.Shard, again time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.requeues[shard]
-	r.requeues[shard] = n + 1
+	n := r.requeues[of]
+	r.requeues[of] = n + 1
 	return min(again<<min(max(n-1, 0), 10), max(again, maxRequeueDelay))
 }

@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/controller/runner"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func ignoreDone(string, time.Duration, error) {}
+func ignoreDone(shard.Shard, time.Duration, error) {}
 
 // startRunner starts a runner that stops with the test.
 func startRunner(t *testing.T, r *runner.Runner, workers int) {
@@ -30,17 +31,17 @@ func startRunner(t *testing.T, r *runner.Runner, workers int) {
 func TestABurstOfEventsIsOneRun(t *testing.T) {
 	var runs atomic.Int32
 	ran := make(chan struct{}, 100)
-	r := runner.New(func(context.Context, string) (runner.Result, error) {
+	r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
 		runs.Add(1)
 		ran <- struct{}{}
 		return runner.Result{}, nil
 	}, ignoreDone, discardLogger())
 	for range 1000 {
-		r.Enqueue("acme")
+		r.Enqueue(shard.Named("acme"))
 	}
 	startRunner(t, r, 4)
 	<-ran
-	r.Enqueue("acme") // control: a later event leads to another run
+	r.Enqueue(shard.Named("acme")) // control: a later event leads to another run
 	<-ran
 	if n := runs.Load(); n != 2 {
 		t.Errorf("%d runs; want one for the burst and one for what came later", n)
@@ -49,36 +50,36 @@ func TestABurstOfEventsIsOneRun(t *testing.T) {
 
 func TestShardsRunSideBySideAndNeverTwiceAtOnce(t *testing.T) {
 	var mu sync.Mutex
-	inside := map[string]int{}
+	inside := map[shard.Shard]int{}
 	both := make(chan struct{})
-	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
+	r := runner.New(func(_ context.Context, of shard.Shard) (runner.Result, error) {
 		mu.Lock()
-		inside[shard]++
-		if inside[shard] > 1 {
-			t.Errorf("%s runs twice at once", shard)
+		inside[of]++
+		if inside[of] > 1 {
+			t.Errorf("%s runs twice at once", of)
 		}
-		if inside["a"] == 1 && inside["b"] == 1 {
+		if inside[shard.Named("a")] == 1 && inside[shard.Named("b")] == 1 {
 			close(both)
 		}
 		mu.Unlock()
 		<-both
 		mu.Lock()
-		inside[shard]--
+		inside[of]--
 		mu.Unlock()
 		return runner.Result{}, nil
 	}, ignoreDone, discardLogger())
-	r.Enqueue("a")
-	r.Enqueue("b")
+	r.Enqueue(shard.Named("a"))
+	r.Enqueue(shard.Named("b"))
 	startRunner(t, r, 4)
 	<-both // would block if they ran one after the other
-	r.Enqueue("a")
+	r.Enqueue(shard.Named("a"))
 }
 
 func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 	var failures atomic.Int32
 	well, cured := make(chan struct{}, 10), make(chan struct{})
-	r := runner.New(func(_ context.Context, shard string) (runner.Result, error) {
-		if shard == "well" {
+	r := runner.New(func(_ context.Context, of shard.Shard) (runner.Result, error) {
+		if of.Name == "well" {
 			well <- struct{}{}
 			return runner.Result{}, nil
 		}
@@ -89,8 +90,8 @@ func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 		return runner.Result{}, nil
 	}, ignoreDone, discardLogger())
 	startRunner(t, r, 1)
-	r.Enqueue("broken")
-	r.Enqueue("well")
+	r.Enqueue(shard.Named("broken"))
+	r.Enqueue(shard.Named("well"))
 	<-well
 	<-cured
 }
@@ -98,7 +99,7 @@ func TestAFailedShardIsTriedAgainAndHoldsUpNobody(t *testing.T) {
 func TestEndWaitsForWhatRuns(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	var cut atomic.Bool
-	r := runner.New(func(ctx context.Context, _ string) (runner.Result, error) {
+	r := runner.New(func(ctx context.Context, _ shard.Shard) (runner.Result, error) {
 		close(running)
 		<-finish
 		cut.Store(ctx.Err() != nil)
@@ -107,7 +108,7 @@ func TestEndWaitsForWhatRuns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { r.Start(ctx, 2, time.Minute); close(ended) }()
-	r.Enqueue("acme")
+	r.Enqueue(shard.Named("acme"))
 	<-running
 	stop()
 	select {
@@ -125,7 +126,7 @@ func TestEndWaitsForWhatRuns(t *testing.T) {
 func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 	const again = 25 * time.Millisecond
 	looks := make(chan time.Time, 100)
-	r := runner.New(func(context.Context, string) (runner.Result, error) {
+	r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
 		looks <- time.Now()
 		return runner.Result{RequeueAfter: again}, nil
 	}, ignoreDone, discardLogger())
@@ -138,11 +139,11 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 		}
 		return out
 	}
-	r.Enqueue("acme")
+	r.Enqueue(shard.Named("acme"))
 	if p := pauses(5); p[4] < 8*again {
 		t.Errorf("the pauses are %s; want them to grow to %s", p, 8*again)
 	}
-	r.Enqueue("acme") // an event resets the delay
+	r.Enqueue(shard.Named("acme")) // an event resets the delay
 	if p := pauses(2); p[0] > 8*again || p[1] > 8*again {
 		t.Errorf("after an event the pauses are %s; want them to be short again", p)
 	}
@@ -151,18 +152,18 @@ func TestAShardThatWaitsIsLookedAtLessOftenUntilSomethingHappens(t *testing.T) {
 func TestALargeShardRestsLonger(t *testing.T) {
 	for size, rests := range map[int]bool{0: false, 10000: true} {
 		began := make(chan time.Time, 100)
-		r := runner.New(func(context.Context, string) (runner.Result, error) {
+		r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
 			began <- time.Now()
 			return runner.Result{Size: size}, nil
 		}, ignoreDone, discardLogger())
 		startRunner(t, r, 1)
-		r.Enqueue("acme")
+		r.Enqueue(shard.Named("acme"))
 		first := <-began
 		for len(began) == 0 { // the size is known after the first run
-			r.Enqueue("acme")
+			r.Enqueue(shard.Named("acme"))
 		}
 		<-began
-		r.Enqueue("acme")
+		r.Enqueue(shard.Named("acme"))
 		third := <-began
 		if took := third.Sub(first); (took > 150*time.Millisecond) != rests {
 			t.Errorf("a shard of %d ran three times in %v", size, took)
@@ -177,8 +178,8 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 		const workers = 4
 		var running, most, cut atomic.Int32
 		quick := make(chan time.Time, 1)
-		r := runner.New(func(ctx context.Context, shard string) (runner.Result, error) {
-			if shard == "victim" {
+		r := runner.New(func(ctx context.Context, of shard.Shard) (runner.Result, error) {
+			if of.Name == "victim" {
 				quick <- time.Now()
 				return runner.Result{}, nil
 			}
@@ -194,7 +195,7 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		go r.Start(ctx, workers, 0)
 		for i := range 10 {
-			r.Enqueue(fmt.Sprint("evil", i))
+			r.Enqueue(shard.Named(fmt.Sprint("evil", i)))
 		}
 		<-time.After(6 * time.Minute) // first runs: nothing is known to be slow yet
 		if cut.Load() == 0 {
@@ -206,7 +207,7 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 			t.Errorf("%d slow shards run", n)
 		}
 		asked := time.Now()
-		r.Enqueue("victim")
+		r.Enqueue(shard.Named("victim"))
 		if waited := (<-quick).Sub(asked); waited > time.Second {
 			t.Errorf("another shard waited for %v", waited)
 		}

@@ -74,7 +74,7 @@ func (in *Inputs) readAdmitted(n *kubedcv1alpha1.ExternalNetwork) snapshot.Admit
 	if list == nil {
 		return nil
 	}
-	out := snapshot.Admitted{in.Shard: list.namespaces.Matches(in.namespaceLabels(in.Shard))}
+	out := snapshot.Admitted{in.Shard.Name: list.namespaces.Matches(in.namespaceLabels(in.Shard.Name))}
 	for name := range in.knownNamespaces {
 		out[name] = list.namespaces.Matches(in.namespaceLabels(name))
 	}

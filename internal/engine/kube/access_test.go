@@ -9,6 +9,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 func bySelector(key, value string) *metav1.LabelSelector {
@@ -51,7 +52,7 @@ func TestNetworkAdmits(t *testing.T) {
 				AllowedNamespaces: c.namespaces,
 			},
 		}
-		in := NewInputs("acme-prod")
+		in := NewInputs(shard.Named("acme-prod"))
 		in.Add(network)
 		in.Add(newExternalSubnet("ext", nil, "198.51.100.0/24", "198.51.100.1"))
 		in.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

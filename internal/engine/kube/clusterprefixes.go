@@ -20,10 +20,10 @@ import (
 
 // isNewProject reports whether the shard has a Project but no managed objects yet.
 func (in *Inputs) isNewProject() bool {
-	ns := in.namespaces[in.Shard]
-	return len(in.projects) > 0 && (ns == nil || !belongsToShard(ns, in.Shard)) &&
-		!in.ownedObjects[intent.ObjectKey{Kind: intent.Vpc, Name: in.Shard}] &&
-		!in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)}]
+	ns := in.namespaces[in.Shard.Name]
+	return len(in.projects) > 0 && (ns == nil || !belongsToShard(ns, in.Shard.Name)) &&
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Vpc, Name: in.Shard.Name}] &&
+		!in.ownedObjects[intent.ObjectKey{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard.Name)}]
 }
 
 // gatherClusterPrefixes adds the subnets of Kube-OVN's default VPC and the nodes.

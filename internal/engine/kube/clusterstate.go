@@ -26,6 +26,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -203,7 +204,7 @@ func (e *clusterDump) resolveShards() {
 			e.shards[ns.Name] = kubeovn.ManagementVpc
 		}
 	}
-	in := NewInputs("")
+	in := NewInputs(shard.Shard{})
 	for i := range e.networks.Items {
 		in.Add(&e.networks.Items[i])
 	}

@@ -19,7 +19,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -89,8 +89,8 @@ func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) 
 // gatherEgressIPs adds the EgressIPs that select pods of a project. If EgressIPs or EgressRoutes exist, it adds the
 // pods.
 func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
-	ns := in.namespaces[in.Shard]
-	if ns == nil || in.Shard == kubeovn.ManagementVpc {
+	ns := in.namespaces[in.Shard.Name]
+	if ns == nil || in.Shard.Name == kubeovn.ManagementVpc {
 		return nil
 	}
 	selecting, err := c.selectingEgressIPs(ctx, ns)
@@ -98,7 +98,7 @@ func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
 		return err
 	}
 	in.egressIPs = selecting
-	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard)})
+	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard.Name)})
 }
 
 // readSelections returns which pods use which egress addresses and, if there are any, the addresses of all pods.
@@ -181,7 +181,7 @@ func reportedAddresses(pod *corev1.Pod) (out []netip.Addr) {
 
 // GatherEgress reads everything that decides about egress addresses, including all EgressIPs.
 func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressInput, error) {
-	in := NewInputs(ownership.EgressVpc)
+	in := NewInputs(shard.Egress)
 	in.isStuck = c.progress.isStuck
 	for _, list := range []struct {
 		list client.ObjectList
@@ -189,8 +189,8 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	}{
 		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
 		{&SubnetList{}, c.matchIndex(externalIndex, "true")},
-		{&VpcList{}, c.matchShard(in.Shard)},
-		{&OvnEipList{}, c.matchShard(in.Shard)},
+		{&VpcList{}, c.matchShard(in.Shard.Name)},
+		{&OvnEipList{}, c.matchShard(in.Shard.Name)},
 		{&corev1.NodeList{}, nil},
 	} {
 		if err := c.listInto(ctx, in, list.list, list.by); err != nil {
@@ -233,7 +233,7 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 // lookUpEgressReferences adds referenced objects: the Vpc, which may have lost its labels, the subnets of networks, and
 // the OvnEips that have the addresses.
 func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error {
-	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard}}
+	keys := []intent.ObjectKey{{Kind: intent.Vpc, Name: in.Shard.Name}}
 	for _, n := range in.networks {
 		for _, s := range n.Spec.Subnets {
 			keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: s})
@@ -383,13 +383,13 @@ func (in *Inputs) EgressIPObjects() []client.Object {
 // enqueueEgress enqueues the shard of egress addresses if there are EgressIPs.
 func (w *eventMapper) enqueueEgress(ctx context.Context) {
 	if all, err := w.cluster.listEgressIPs(ctx); err == nil && len(all) > 0 {
-		w.enqueue(ownership.EgressVpc)
+		w.enqueue(shard.Egress)
 	}
 }
 
 // handleEgressIP enqueues the shard of egress addresses and the projects whose pods the EgressIP selects or selected.
 func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
-	w.enqueue(ownership.EgressVpc)
+	w.enqueue(shard.Egress)
 	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return
@@ -404,7 +404,7 @@ func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object)
 			return // the cache is not synced yet; every object will be an event
 		}
 		for _, vpc := range vpcs[e.Name] {
-			w.enqueue(vpc)
+			w.enqueueNamed(vpc)
 		}
 	}
 }
@@ -434,7 +434,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		if belongsToShard(ns, ns.GetName()) {
 			w.enqueueNamespace(ctx, object.GetNamespace())
 		} else {
-			w.enqueue(ownership.EgressVpc) // reports that the pod is not served
+			w.enqueue(shard.Egress) // reports that the pod is not served
 		}
 	}
 	if w.cluster.hasEgressRoutes(ctx, ns.GetName()) {
@@ -454,7 +454,7 @@ func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.
 			w.enqueueIfProject(ctx, o.GetName())
 			w.enqueueOrganization(ctx, o.GetName(), true) // networks admit Projects by these labels
 			if isManagementNamespace(o.(*corev1.Namespace)) {
-				w.enqueue(ownership.NodesShard)
+				w.enqueue(shard.NodePaths)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // selectedPodsFixture returns a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC.
@@ -73,8 +74,8 @@ func TestSelectedPodsAreAskedFor(t *testing.T) {
 		"other":     ownership.EgressVpc,
 	} {
 		var asked []string
-		w := &eventMapper{cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(shard string) {
-			asked = append(asked, shard)
+		w := &eventMapper{cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(of shard.Shard) {
+			asked = append(asked, of.Name)
 		}}
 		w.handleSelectedPod(t.Context(), nil, &corev1.Pod{ObjectMeta: metaIn(namespace, "new")})
 		if !slices.Equal(asked, []string{want}) {

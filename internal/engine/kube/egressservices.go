@@ -15,7 +15,7 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -74,7 +74,7 @@ func (in *Inputs) readEgressRoute(r *kubedcv1alpha1.EgressRoute) snapshot.Egress
 
 // egressAddresses returns the pod addresses that egress policies apply to.
 func (in *Inputs) egressAddresses(pod *corev1.Pod) []netip.Addr {
-	if in.Shard == ownership.NodesShard {
+	if in.Shard.Kind == shard.OfNodePaths {
 		return reportedAddresses(pod)
 	}
 	return podAddresses(pod)

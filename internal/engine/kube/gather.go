@@ -21,6 +21,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -96,12 +97,12 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 	return nil
 }
 
-// GatherShard reads the inputs of a shard. misplaced are the pod ports that OVN reports in the wrong switch. With a
+// GatherVPC reads the inputs of a VPC's shard. misplaced are the pod ports that OVN reports in the wrong switch. With a
 // cache, the cost depends on the size of the shard and not on the size of the cluster.
-func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot.Quotas,
+func (c *Cluster) GatherVPC(ctx context.Context, vpc string, quotas snapshot.Quotas,
 	misplaced []snapshot.PodPort,
 ) (*Inputs, error) {
-	in := NewInputs(shard)
+	in := NewInputs(shard.Named(vpc))
 	in.AddMisplacedPorts(misplaced)
 	in.isStuck, in.lacksBackendKind = c.progress.isStuck, c.missingKinds[intent.Backend]
 	if err := c.gatherNamespaceObjects(ctx, in); err != nil {
@@ -111,7 +112,7 @@ func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot
 		list client.ObjectList
 		by   []client.ListOption
 	}{
-		{&kubedcv1.ProjectList{}, c.matchIndex(projectIndex, shard)},
+		{&kubedcv1.ProjectList{}, c.matchIndex(projectIndex, vpc)},
 		{&kubedcv1alpha1.ExternalNetworkList{}, nil},
 		{&SubnetList{}, c.matchIndex(externalIndex, "true")},
 	}
@@ -131,7 +132,7 @@ func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot
 		if kind == intent.EIp || kind == intent.Service || kind == intent.EndpointSlice {
 			continue // already read by gatherNamespaceObjects
 		}
-		if err := c.listInto(ctx, in, list, c.matchShard(shard)); err != nil {
+		if err := c.listInto(ctx, in, list, c.matchShard(vpc)); err != nil {
 			return nil, err
 		}
 	}
@@ -146,8 +147,8 @@ func (c *Cluster) GatherShard(ctx context.Context, shard string, quotas snapshot
 
 // gatherNamespaceObjects adds the objects in the namespaces of a shard and, for the management VPC, the nodes.
 func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error {
-	in.isOrganization = c.isOrganization(ctx, in.Shard)
-	namespaces, err := c.listShardNamespaces(ctx, in.Shard)
+	in.isOrganization = c.isOrganization(ctx, in.Shard.Name)
+	namespaces, err := c.listShardNamespaces(ctx, in.Shard.Name)
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)
 	}
@@ -167,7 +168,7 @@ func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error 
 			return err
 		}
 	}
-	if in.Shard == kubeovn.ManagementVpc {
+	if in.Shard.Name == kubeovn.ManagementVpc {
 		return c.listInto(ctx, in, &corev1.NodeList{}, nil)
 	}
 	return nil
@@ -177,7 +178,7 @@ func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error 
 // and in namespaces of the management VPC with load balancers.
 func (c *Cluster) gatherEndpointPods(ctx context.Context, in *Inputs, namespace string) error {
 	balances := slices.ContainsFunc(in.services, func(s *corev1.Service) bool { return s.Namespace == namespace })
-	if !in.hasHealthChecks(namespace) && (in.Shard != kubeovn.ManagementVpc || !balances) {
+	if !in.hasHealthChecks(namespace) && (in.Shard.Name != kubeovn.ManagementVpc || !balances) {
 		return nil
 	}
 	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(namespace)})

@@ -12,6 +12,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -62,7 +63,7 @@ func TestHostileTextIsMalformed(t *testing.T) {
 			return malformed, p
 		},
 		"EgressRoute, network": func(text string) (snapshot.Malformed, any) {
-			r := NewInputs("x").readEgressRoute(&kubedcv1alpha1.EgressRoute{Spec: kubedcv1alpha1.EgressRouteSpec{ExternalNetwork: text}})
+			r := NewInputs(shard.Named("x")).readEgressRoute(&kubedcv1alpha1.EgressRoute{Spec: kubedcv1alpha1.EgressRouteSpec{ExternalNetwork: text}})
 			malformed := r.Malformed
 			r.Malformed = ""
 			return malformed, r

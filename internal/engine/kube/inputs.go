@@ -15,12 +15,13 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // Inputs are the API objects that decide about one shard, before they are parsed.
 type Inputs struct {
-	Shard string
+	Shard shard.Shard
 
 	projects []*kubedcv1.Project
 	// Projects of other shards: of the same organizations, or selected by EgressIPs
@@ -65,9 +66,9 @@ type Inputs struct {
 }
 
 // NewInputs returns empty inputs.
-func NewInputs(shard string) *Inputs {
+func NewInputs(of shard.Shard) *Inputs {
 	return &Inputs{
-		Shard: shard, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
+		Shard: of, subnets: map[string]*Subnet{}, ovnEips: map[string]*OvnEip{}, ovnFips: map[string]*OvnFip{},
 		endpointSlices: map[string][]*discoveryv1.EndpointSlice{}, namespaces: map[string]*corev1.Namespace{},
 		knownNamespaces: map[string]*corev1.Namespace{},
 		otherEIps:       map[string][]*kubedcv1.EIp{},
@@ -96,14 +97,14 @@ func (in *Inputs) AddMisplacedPorts(misplaced []snapshot.PodPort) {
 
 // Add adds an object unless it is irrelevant for this shard. It does not modify the object.
 func (in *Inputs) Add(object client.Object) {
-	if ownerShard(object) == in.Shard && (object.GetNamespace() == "" || in.ownsNamespace(object.GetNamespace())) {
+	if ownerShard(object) == in.Shard.Name && (object.GetNamespace() == "" || in.ownsNamespace(object.GetNamespace())) {
 		if key, err := KeyOf(object); err == nil {
 			in.ownedObjects[key] = true
 		}
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		if snapshot.ProjectShard(o.Namespace, o.Name) == in.Shard {
+		if snapshot.ProjectShard(o.Namespace, o.Name) == in.Shard.Name {
 			in.projects = append(in.projects, o)
 		} else {
 			in.otherProjects = append(in.otherProjects, o)
@@ -129,7 +130,7 @@ func (in *Inputs) Add(object client.Object) {
 func (in *Inputs) addNamespacedObject(object client.Object) {
 	switch o := object.(type) {
 	case *kubedcv1.EIp:
-		if in.Shard != ownership.NodesShard {
+		if in.Shard.Kind != shard.OfNodePaths {
 			in.eips = append(in.eips, o)
 		}
 	case *kubedcv1.FIp:
@@ -162,7 +163,7 @@ func (in *Inputs) addKubeOVNObject(object client.Object) {
 	case *Subnet:
 		in.subnets[o.Name] = o
 	case *Vpc:
-		if o.Name == in.Shard {
+		if o.Name == in.Shard.Name {
 			in.vpc = o
 		}
 	case *OvnEip:
@@ -170,7 +171,7 @@ func (in *Inputs) addKubeOVNObject(object client.Object) {
 	case *OvnFip:
 		in.ovnFips[o.Name] = o
 	case *OvnSnatRule:
-		if o.Name == in.Shard {
+		if o.Name == in.Shard.Name {
 			in.snatRule = o
 		}
 	}
@@ -204,12 +205,12 @@ func (in *Inputs) StatusObjects() []client.Object {
 // port has an OvnEip of this shard.
 func (in *Inputs) AttachedSubnets() map[string]bool {
 	out := map[string]bool{}
-	if in.Shard == kubeovn.ManagementVpc {
+	if in.Shard.Name == kubeovn.ManagementVpc {
 		return out // in the management VPC we own the ports, not the list
 	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
-		if name == kubeovn.RouterPort(in.Shard, subnet) && belongsToShard(eip, in.Shard) {
+		if name == kubeovn.RouterPort(in.Shard.Name, subnet) && belongsToShard(eip, in.Shard.Name) {
 			out[subnet] = true
 		}
 	}
@@ -219,7 +220,7 @@ func (in *Inputs) AttachedSubnets() map[string]bool {
 // BuildSnapshot parses the inputs. ports are the router's ports, nil if there is no router.
 func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time.Time) *snapshot.VpcInput {
 	w := &snapshot.VpcInput{
-		Shard: in.Shard, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
+		Shard: in.Shard.Name, Config: config, Now: now, BackendCRDMissing: in.lacksBackendKind,
 		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(),
 		PlatformPrefixes: in.readClusterPrefixes(),
 		Services:         in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports),
@@ -244,9 +245,9 @@ func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time
 // lost their labels.
 func (in *Inputs) referencedKeys() []intent.ObjectKey {
 	keys := []intent.ObjectKey{
-		{Kind: intent.Vpc, Name: in.Shard},
-		{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard)},
-		{Kind: intent.OvnSnatRule, Name: in.Shard},
+		{Kind: intent.Vpc, Name: in.Shard.Name},
+		{Kind: intent.Subnet, Name: ownership.VPCSubnetName(in.Shard.Name)},
+		{Kind: intent.OvnSnatRule, Name: in.Shard.Name},
 	}
 	for _, n := range in.networks {
 		for _, s := range n.Spec.Subnets {
@@ -257,7 +258,7 @@ func (in *Inputs) referencedKeys() []intent.ObjectKey {
 		keys = append(keys, intent.ObjectKey{Kind: intent.Subnet, Name: p.Subnet})
 	}
 	for name := range in.subnets { // OvnEips of the router's ports on external subnets
-		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: kubeovn.RouterPort(in.Shard, name)})
+		keys = append(keys, intent.ObjectKey{Kind: intent.OvnEip, Name: kubeovn.RouterPort(in.Shard.Name, name)})
 	}
 	for _, e := range in.eips {
 		names := ownership.OvnEipNames(e.Namespace, e.Name)
@@ -273,10 +274,10 @@ func (in *Inputs) referencedKeys() []intent.ObjectKey {
 			keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: name})
 		}
 		if f.Spec.PodTarget != nil {
-			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard, Name: f.Spec.PodTarget.PodName})
+			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard.Name, Name: f.Spec.PodTarget.PodName})
 		}
 		if f.Spec.VMTarget != nil {
-			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: in.Shard, Name: f.Spec.VMTarget.VMName})
+			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: in.Shard.Name, Name: f.Spec.VMTarget.VMName})
 		}
 	}
 	slices.SortFunc(keys, func(a, b intent.ObjectKey) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Compare(b)) })

@@ -9,6 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -40,7 +41,7 @@ func TestMisplacedPodsAreAllowedByOperatorsOnly(t *testing.T) {
 		"labelled, but not its name": {ownership.ManagedLabels("acme-pay"), &kubeovn.SubnetSpec{}, false, "", ""},
 		"unknown":                    {nil, nil, false, "", ""},
 	} {
-		in := NewInputs("acme-web")
+		in := NewInputs(shard.Named("acme-web"))
 		in.AddMisplacedPorts([]snapshot.PodPort{{
 			Name:      "spy.evil-x",
 			Namespace: "evil-x",

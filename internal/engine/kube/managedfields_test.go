@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 func managedFieldsEntry(manager string, operation metav1.ManagedFieldsOperationType, subresource,
@@ -250,7 +251,7 @@ func TestLabelsOfOthersAreNoTitle(t *testing.T) {
 			false,
 		},
 	} {
-		in := NewInputs(c.shard)
+		in := NewInputs(shard.Named(c.shard))
 		in.AddAll([]client.Object{gate, own, c.object})
 		if got := len(in.ownedObjects) > 0; got != c.ours {
 			t.Errorf("%s: it counts in %s: %t", what, c.shard, got)

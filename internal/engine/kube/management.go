@@ -12,7 +12,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -84,11 +84,11 @@ func (c *Cluster) isShardInUse(ctx context.Context, shard string) bool {
 // isManagementShard reports whether the shard decides about namespaces of the management VPC. The shard of NodePaths
 // decides about their egress through nodes, the management VPC's own shard about everything else.
 func (in *Inputs) isManagementShard() bool {
-	return in.Shard == kubeovn.ManagementVpc || in.Shard == ownership.NodesShard
+	return in.Shard.Name == kubeovn.ManagementVpc || in.Shard.Kind == shard.OfNodePaths
 }
 
 // ownsEgressPolicies reports whether the shard decides about EgressServices and EgressRoutes.
-func (in *Inputs) ownsEgressPolicies() bool { return in.Shard != kubeovn.ManagementVpc }
+func (in *Inputs) ownsEgressPolicies() bool { return in.Shard.Name != kubeovn.ManagementVpc }
 
 // ownsNamespace reports whether the shard decides about the objects in a namespace.
 func (in *Inputs) ownsNamespace(namespace string) bool {
@@ -96,13 +96,13 @@ func (in *Inputs) ownsNamespace(namespace string) bool {
 	if in.isManagementShard() {
 		return ns != nil
 	}
-	return namespace == in.Shard && (ns == nil || in.isOrganization || !isManagementNamespace(ns))
+	return namespace == in.Shard.Name && (ns == nil || in.isOrganization || !isManagementNamespace(ns))
 }
 
 // addNamespace adds a namespace, but not its contents.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
 	in.knownNamespaces[ns.Name] = ns
-	if ns.Name == in.Shard || in.isManagementShard() && isManagementNamespace(ns) {
+	if ns.Name == in.Shard.Name || in.isManagementShard() && isManagementNamespace(ns) {
 		in.namespaces[ns.Name] = ns
 	}
 }
@@ -110,7 +110,7 @@ func (in *Inputs) addNamespace(ns *corev1.Namespace) {
 // readManagementVPC reads the inputs that only the management VPC has. It returns nil for other shards.
 func (in *Inputs) readManagementVPC() *snapshot.Management {
 	subnet := in.subnets[kubeovn.ManagementSubnet]
-	if in.Shard != kubeovn.ManagementVpc || subnet == nil {
+	if in.Shard.Name != kubeovn.ManagementVpc || subnet == nil {
 		return nil
 	}
 	out := &snapshot.Management{TerminatingNamespaces: map[string]bool{}, NamespaceQuotas: map[string]snapshot.Limit{}}
@@ -154,7 +154,7 @@ func (w *eventMapper) handleGatewayNode(was, is client.Object) {
 		return ""
 	}
 	if chassis(was) != chassis(is) {
-		w.enqueue(kubeovn.ManagementVpc)
+		w.enqueueNamed(kubeovn.ManagementVpc)
 	}
 }
 
@@ -185,7 +185,7 @@ func (w *eventMapper) handleNamespace(ctx context.Context, was, is client.Object
 	}
 	for _, shard := range []string{before, now} {
 		if shard != "" {
-			w.enqueue(shard)
+			w.enqueueNamed(shard)
 		}
 	}
 }

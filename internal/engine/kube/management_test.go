@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 func namespaceInSubnet(subnets string, labels map[string]string) *corev1.Namespace {
@@ -37,7 +38,7 @@ func TestOneShardDecides(t *testing.T) {
 			true,
 		},
 	} {
-		management, own := NewInputs(kubeovn.ManagementVpc), NewInputs("web")
+		management, own := NewInputs(shard.Named(kubeovn.ManagementVpc)), NewInputs(shard.Named("web"))
 		for _, in := range []*Inputs{management, own} {
 			in.Add(c.namespace)
 		}

@@ -12,12 +12,9 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
-
-// NetworksShard is the shard of all ExternalNetworks. The slash ensures that no VPC has this name.
-const NetworksShard = "/networks"
 
 // GatherNetworks reads the external networks and their subnets.
 func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, []client.Object, error) {
@@ -63,7 +60,7 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 
 // ListExternalSubnets returns the subnets of external networks with Kube-OVN's address counts.
 func (c *Cluster) ListExternalSubnets(ctx context.Context) ([]snapshot.ExternalSubnet, error) {
-	in := NewInputs(NetworksShard)
+	in := NewInputs(shard.Networks)
 	err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
 		c.listInto(ctx, in, &SubnetList{}, c.matchIndex(externalIndex, "true")))
 	for _, n := range in.networks {
@@ -81,7 +78,7 @@ func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alph
 	if !slices.ContainsFunc(networks, func(n kubedcv1alpha1.ExternalNetwork) bool { return n.Spec.Nodes != nil }) {
 		return nil, nil
 	}
-	in := NewInputs(ownership.NodesShard)
+	in := NewInputs(shard.NodePaths)
 	if err := c.addNodePaths(ctx, in); err != nil {
 		return nil, err
 	}

@@ -24,13 +24,14 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // GatherNodePaths reads everything that decides about NodePaths, and the EgressServices and EgressRoutes of the
 // management VPC.
 func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
-	in := NewInputs(ownership.NodesShard)
+	in := NewInputs(shard.NodePaths)
 	if err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
 		c.addNodePaths(ctx, in)); err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (c *Cluster) gatherAddressOwners(ctx context.Context, in *Inputs) error {
 
 func (c *Cluster) addNodePaths(ctx context.Context, in *Inputs) error {
 	return errors.Join(c.listInto(ctx, in, &corev1.NodeList{}, nil),
-		c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard)))
+		c.listInto(ctx, in, &kubedcv1alpha1.NodePathList{}, c.matchShard(in.Shard.Name)))
 }
 
 // readNodePaths returns what the agents report, by node.
@@ -109,7 +110,7 @@ func (c *Cluster) addEgressNamespaces(ctx context.Context, in *Inputs) (map[stri
 		return meta.EachListItem(list, func(o runtime.Object) error {
 			s, isService := o.(*corev1.Service)
 			if name := o.(client.Object).GetNamespace(); !isService || hasEgressAnnotation(s) {
-				out[name] = out[name] || c.shardOfEgressPolicies(ctx, name) == in.Shard
+				out[name] = out[name] || c.shardOfEgressPolicies(ctx, name) == in.Shard.Name
 			}
 			return nil
 		})
@@ -154,7 +155,7 @@ func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace
 
 // addForNodesShard adds what only the shard of NodePaths reads.
 func (in *Inputs) addForNodesShard(object client.Object) {
-	if in.Shard != ownership.NodesShard {
+	if in.Shard.Kind != shard.OfNodePaths {
 		return
 	}
 	switch o := object.(type) {
@@ -395,7 +396,7 @@ func (w *eventMapper) handleServiceAddresses(ctx context.Context, was, is client
 		return append(r.ExternalIPs, r.ClusterIPs...)
 	}
 	if !slices.Equal(read(was), read(is)) && w.cluster.hasUplink(ctx, needsServices) {
-		w.enqueue(ownership.NodesShard)
+		w.enqueue(shard.NodePaths)
 	}
 }
 
@@ -449,7 +450,7 @@ func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Servic
 	}
 	if w.cluster.shardOfEgressPolicies(ctx, s.Namespace) == ownership.NodesShard &&
 		w.cluster.hasUplink(ctx, anyMethod) {
-		w.enqueue(ownership.NodesShard)
+		w.enqueue(shard.NodePaths)
 	}
 }
 
@@ -458,7 +459,7 @@ func (w *eventMapper) enqueueServiceEgress(ctx context.Context, s *corev1.Servic
 func (w *eventMapper) enqueueEgressPolicies(ctx context.Context, namespace string) {
 	if shard := w.cluster.shardOfEgressPolicies(ctx, namespace); shard != ownership.NodesShard ||
 		w.cluster.hasUplink(ctx, anyMethod) {
-		w.enqueue(shard)
+		w.enqueueNamed(shard)
 	}
 }
 
@@ -469,7 +470,7 @@ func (w *eventMapper) enqueueHandover(ctx context.Context, namespace string) {
 	err := w.cluster.reader.List(ctx, &services, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	if err == nil && len(services.Items) > 0 || w.cluster.hasEgressRoutes(ctx, namespace) ||
 		w.cluster.hasUplink(ctx, anyMethod) {
-		w.enqueue(ownership.NodesShard)
+		w.enqueue(shard.NodePaths)
 	}
 }
 
@@ -483,6 +484,6 @@ func (w *eventMapper) handleUplinkNode(was, is client.Object) {
 		return []any{n.Labels, n.Status.Addresses}
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) {
-		w.enqueue(ownership.NodesShard)
+		w.enqueue(shard.NodePaths)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -331,7 +332,7 @@ func TestNodesAreAskedFor(t *testing.T) {
 				objects = slices.DeleteFunc(objects, func(o client.Object) bool { return o.GetName() == "red" })
 			}
 			asked := map[string]bool{}
-			w := &eventMapper{cluster: newFakeCluster(objects...), enqueue: func(shard string) { asked[shard] = true }}
+			w := &eventMapper{cluster: newFakeCluster(objects...), enqueue: func(of shard.Shard) { asked[of.Name] = true }}
 			w.handleChange(context.Background(), c.was, c.is)
 			if want := uplinks && c.with || !uplinks && c.without; asked[ownership.NodesShard] != want {
 				t.Errorf("%s, with uplinks: %v: asked for %v", what, uplinks, slices.Sorted(maps.Keys(asked)))

@@ -84,7 +84,7 @@ func (c *Cluster) gatherMembers(ctx context.Context, in *Inputs, organization st
 	for i := range projects.Items {
 		p := &projects.Items[i]
 		shard := snapshot.ProjectShard(p.Namespace, p.Name)
-		if shard == in.Shard {
+		if shard == in.Shard.Name {
 			continue // already added
 		}
 		in.Add(p)
@@ -173,7 +173,7 @@ func (w *eventMapper) enqueueOrganization(ctx context.Context, namespace string,
 	}
 	for i := range projects.Items {
 		if p := &projects.Items[i]; all || !isAcceptedProject(p) {
-			w.enqueue(snapshot.ProjectShard(p.Namespace, p.Name))
+			w.enqueueNamed(snapshot.ProjectShard(p.Namespace, p.Name))
 		}
 	}
 }

@@ -187,13 +187,13 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 }
 
 func (in *Inputs) readNamespace() snapshot.Namespace {
-	ns := in.namespaces[in.Shard]
-	if ns == nil || in.Shard == kubeovn.ManagementVpc {
+	ns := in.namespaces[in.Shard.Name]
+	if ns == nil || in.Shard.Name == kubeovn.ManagementVpc {
 		return snapshot.Namespace{}
 	}
 	out := snapshot.Namespace{
 		Exists: true, Deleting: ns.DeletionTimestamp != nil,
-		Owned: belongsToShard(ns, in.Shard),
+		Owned: belongsToShard(ns, in.Shard.Name),
 	}
 	out.PodSubnet = podSubnet(ns)
 	out.RemainingContent = readRemaining(ns)

@@ -148,7 +148,7 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 			LastEditedAt:     lastEditedAt(v.ManagedFields), StatusWrittenAt: statusWrittenAt(v.ManagedFields),
 		}
 	}
-	if s := in.subnets[ownership.VPCSubnetName(in.Shard)]; s != nil {
+	if s := in.subnets[ownership.VPCSubnetName(in.Shard.Name)]; s != nil {
 		e.Subnet = readObservedState(s.ObjectMeta, s.Status.IsReady())
 		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs),
 			parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
@@ -161,14 +161,14 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 				o.Status.MacAddress != ""),
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
 			RequestedAddress:     parseAddr(o.Spec.External()),
-			Owned:                belongsToShard(o, in.Shard),
-			Adopted:              belongsToShard(o, in.Shard) && ownerShard(o) == "" && !hasLostLabels(o),
+			Owned:                belongsToShard(o, in.Shard.Name),
+			Adopted:              belongsToShard(o, in.Shard.Name) && ownerShard(o) == "" && !hasLostLabels(o),
 			FailedWithoutAddress: in.neverGetsAddress(o, holders),
 			Origin:               parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 	}
 	for name, o := range in.ovnFips {
-		if !belongsToShard(o, in.Shard) {
+		if !belongsToShard(o, in.Shard.Name) {
 			e.ForeignOvnFips[name] = true
 			continue
 		}

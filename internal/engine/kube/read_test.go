@@ -16,12 +16,13 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // snapshotOf builds the snapshot of the shard acme-prod from objects.
 func snapshotOf(objects ...client.Object) *snapshot.VpcInput {
-	in := NewInputs("acme-prod")
+	in := NewInputs(shard.Named("acme-prod"))
 	in.AddAll(objects)
 	return in.BuildSnapshot(snapshot.Config{}, nil, time.Unix(0, 0))
 }

@@ -18,19 +18,22 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // eventMapper maps object events to the shards that they affect.
 type eventMapper struct {
 	cluster *Cluster
-	enqueue func(shard string)
+	enqueue func(shard.Shard)
 }
+
+// enqueueNamed enqueues the shard with a name: that of a VPC, or what an object's label says.
+func (w *eventMapper) enqueueNamed(name string) { w.enqueue(shard.Named(name)) }
 
 // Watch calls ask with every shard that an event affects and the kind of the object. Until the cache is synced, every
 // object is an event.
-func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard, by string)) error {
+func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(of shard.Shard, by string)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
 		&ovnv1.EgressService{}, &kubedcv1alpha1.EgressRoute{}, &kubedcv1alpha1.NodePath{},
@@ -53,7 +56,7 @@ func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(shard
 		if err != nil {
 			return err
 		}
-		w := &eventMapper{cluster: c, enqueue: func(shard string) { ask(shard, string(key.Kind)) }}
+		w := &eventMapper{cluster: c, enqueue: func(s shard.Shard) { ask(s, string(key.Kind)) }}
 		if _, err := informer.AddEventHandler(w.eventHandler(ctx)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
@@ -89,8 +92,8 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 			continue
 		}
 		object = o
-		if shard := ownerShard(o); shard != "" {
-			w.enqueue(shard)
+		if name := ownerShard(o); name != "" {
+			w.enqueueNamed(name)
 		}
 	}
 	switch o := object.(type) {
@@ -102,11 +105,11 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 		w.enqueueNamespace(ctx, o.GetNamespace())
 		w.handleFreedQuota(ctx, was, is)
 	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
-		w.enqueue(w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()))
+		w.enqueueNamed(w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:
 		w.handleNetwork(ctx, was, is)
 	case *kubedcv1alpha1.NodePath:
-		w.enqueue(NetworksShard)
+		w.enqueue(shard.Networks)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
 		w.handleWorkload(ctx, o, was, is)
 	case *Subnet:
@@ -120,23 +123,23 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 // handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of
 // the Project's namespace: the first Project turns that namespace into an organization.
 func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, createdOrDeleted bool) {
-	w.enqueue(snapshot.ProjectShard(o.Namespace, o.Name))
+	w.enqueueNamed(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
 	if createdOrDeleted || o.DeletionTimestamp != nil {
 		w.enqueueEgress(ctx)
 	}
 	if createdOrDeleted {
 		w.enqueueOrganization(ctx, o.Namespace, false)
-		w.enqueue(o.Namespace)
-		w.enqueue(kubeovn.ManagementVpc)
+		w.enqueueNamed(o.Namespace)
+		w.enqueueNamed(kubeovn.ManagementVpc)
 		w.enqueueHandover(ctx, o.Namespace)
 	}
 }
 
 // handleNetwork enqueues the networks shard. It enqueues all shards when a network is created, deleted or changed.
 func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) {
-	w.enqueue(NetworksShard)
-	w.enqueue(ownership.NodesShard)
+	w.enqueue(shard.Networks)
+	w.enqueue(shard.NodePaths)
 	if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
 		w.enqueueAllShards(ctx)
 	}
@@ -152,21 +155,21 @@ func (w *eventMapper) handleRouterPortEIp(ctx context.Context, o *OvnEip) {
 
 // enqueueAllShards enqueues the shards of all projects, the management VPC and the egress addresses.
 func (w *eventMapper) enqueueAllShards(ctx context.Context) {
-	w.enqueue(kubeovn.ManagementVpc)
+	w.enqueueNamed(kubeovn.ManagementVpc)
 	w.enqueueEgress(ctx)
 	var projects kubedcv1.ProjectList
 	if err := w.cluster.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not synced yet; every object will be an event
 	}
 	for i := range projects.Items {
-		w.enqueue(snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name))
+		w.enqueueNamed(snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name))
 	}
 }
 
 // enqueueIfProject enqueues a shard if a Project exists for it. Its namespace may have belonged to someone else before.
 func (w *eventMapper) enqueueIfProject(ctx context.Context, name string) {
 	if w.cluster.hasProject(ctx, name) {
-		w.enqueue(name)
+		w.enqueueNamed(name)
 	}
 }
 
@@ -192,7 +195,7 @@ func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object
 		spec := fips.Items[i].Spec
 		if (spec.PodTarget != nil && spec.PodTarget.PodName == object.GetName()) ||
 			(spec.VMTarget != nil && spec.VMTarget.VMName == object.GetName()) {
-			w.enqueue(object.GetNamespace())
+			w.enqueueNamed(object.GetNamespace())
 			return
 		}
 	}
@@ -281,7 +284,7 @@ func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.Endpoi
 
 // enqueueNamespace enqueues the shard that decides about the objects in a namespace.
 func (w *eventMapper) enqueueNamespace(ctx context.Context, namespace string) {
-	w.enqueue(w.cluster.shardOfNamespace(ctx, namespace))
+	w.enqueueNamed(w.cluster.shardOfNamespace(ctx, namespace))
 }
 
 // readTargetState returns the fields of a pod or VM that a FIp depends on.
@@ -310,10 +313,10 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 		}
 	}
 	if matters(was) != nil || matters(is) != nil {
-		w.enqueue(NetworksShard)
+		w.enqueue(shard.Networks)
 	}
 	if is != nil && is.GetName() == kubeovn.ManagementSubnet && w.cluster.isShardInUse(ctx, kubeovn.ManagementVpc) {
-		w.enqueue(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
+		w.enqueueNamed(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(allowedNamespaces(was), allowedNamespaces(is)) {
 		w.enqueueAllShards(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // openShardsTimeout limits the time to fill the caches that shards need. settleDelay is the time after which a
@@ -44,7 +45,7 @@ func (o *Collector) CollectShards(ctx context.Context, scope Scope) ([]clusterst
 
 // compareShard compiles a shard and compares it with the cluster.
 func compareShard(ctx context.Context, look *controller.Reconciler, name string) clusterstate.Shard {
-	work, err := look.PrepareShard(ctx, name)
+	work, err := look.PrepareShard(ctx, shard.Named(name))
 	if err != nil {
 		return clusterstate.Shard{Name: name, Problem: joinLines(err)}
 	}

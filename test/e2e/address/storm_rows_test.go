@@ -81,12 +81,25 @@ func (o rowOwner) formatRows(name string, row map[string]any, rows map[string]ma
 }
 
 // nameReturnPorts replaces the address of a return port, which depends on the order of events, by the name of the port.
-func nameReturnPorts(t *testing.T, c *harness.Cluster, names map[string]string) {
+// It returns the same for the next hops that marks select. They are the same in all projects, so they are by router.
+func nameReturnPorts(t *testing.T, c *harness.Cluster, names map[string]string) (nextHops map[string]map[string]string) {
 	t.Helper()
-	for _, port := range c.ReadNBTable(t, "logical_router_port", "name,networks") {
+	portByMAC := map[string]string{}
+	for _, port := range c.ReadNBTable(t, "logical_router_port", "name,networks,mac") {
 		name, address := port["name"].(string), ipv4Pattern.FindString(fmt.Sprint(port["networks"]))
 		if strings.HasPrefix(name, churnOrganization+"-") && strings.Contains(name, "-return-") {
-			names[address] = name
+			names[address], portByMAC[port["mac"].(string)] = name, name
 		}
 	}
+	nextHops = map[string]map[string]string{}
+	for _, binding := range c.ReadNBTable(t, "static_mac_binding", "logical_port,ip,mac") {
+		router := projectPattern.FindString(binding["logical_port"].(string))
+		if port := portByMAC[binding["mac"].(string)]; port != "" {
+			if nextHops[router] == nil {
+				nextHops[router] = map[string]string{}
+			}
+			nextHops[router][binding["ip"].(string)] = "to " + port
+		}
+	}
+	return nextHops
 }

@@ -1,6 +1,7 @@
 package address
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -51,7 +52,7 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 	for _, o := range objects {
 		nameOvnEIPAddress(o, names)
 	}
-	nameReturnPorts(t, c, names)
+	nextHops := nameReturnPorts(t, c, names)
 	var out stateLines
 	for _, o := range objects {
 		out = append(out, normalizeObject(o))
@@ -61,8 +62,9 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 		if strings.HasPrefix(out[i], "Subnet ") {
 			continue // it reserves addresses for return ports, in any order
 		}
+		router := projectPattern.FindString(out[i])
 		out[i] = ipv4Pattern.ReplaceAllStringFunc(out[i], func(a string) string {
-			if who := names[a]; who != "" {
+			if who := cmp.Or(nextHops[router][a], names[a]); who != "" {
 				return "<" + who + ">"
 			}
 			return a
@@ -74,7 +76,9 @@ func collectState(t *testing.T, c *harness.Cluster) stateLines {
 }
 
 var (
-	ipv4Pattern = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
+	// a project's router, also at the beginning of the names of its ports
+	projectPattern = regexp.MustCompile(`\b` + churnOrganization + `-p\d+`)
+	ipv4Pattern    = regexp.MustCompile(`\b(\d{1,3}\.){3}\d{1,3}\b`)
 	// suffix of EIps that FIps create, derived from the UID
 	ownEIPSuffix = regexp.MustCompile(`\b(fip-f\d)-[0-9a-v]{5}\b`)
 )
