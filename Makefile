@@ -148,7 +148,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -223,6 +223,10 @@ show-ground: build chart ## Show parts from empty caches, the time of CI, five r
 .PHONY: show-house
 show-house: parts chart ## Show how the code is named, sized and documented, and that it behaves as before, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 30m -v -run '^TestHouse[0-9]' ./internal/architecture -show
+
+.PHONY: show-scale
+show-scale: parts chart ## Show what grows with the number of projects, at full size, a line for each item (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestScale' ./test/e2e/scale -show
 
 ##@ Help
 

@@ -325,6 +325,11 @@ func TestHouse7Size(t *testing.T) {
 // goldenRow recognizes a row, an object or an entry of a Vpc's list in the difference of a golden case.
 var goldenRow = regexp.MustCompile(`^[-+]  [A-Z][A-Za-z_]+ .*(→|  # )|^[-+]  (policyRoutes|staticRoutes|extraExternalSubnets) `)
 
+// listedRows are the rows that golden cases want since then, on purpose.
+var listedRows = []string{
+	"options:always_learn_from_arp_request", // ADR 31
+}
+
 // TestHouse8Behaviour compares with the commit before the tree was changed: the golden cases want the same rows, and a
 // live cluster is upgraded without a write.
 func TestHouse8Behaviour(t *testing.T) {
@@ -337,6 +342,9 @@ func TestHouse8Behaviour(t *testing.T) {
 	changed := 0
 	for line := range strings.Lines(runInRoot(t, nil, "git", "diff", before, "HEAD", "--",
 		"internal/compile/testdata")) {
+		if slices.ContainsFunc(listedRows, func(listed string) bool { return strings.Contains(line, listed) }) {
+			continue
+		}
 		if goldenRow.MatchString(line) {
 			changed++
 			t.Errorf("a golden case wants something else: %s", line)

@@ -24,6 +24,7 @@ func Shard(world *snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	c.resolveServices()       // EIp and ports of each Service
 	c.resolveEgressPolicies() // network, source address and pods of each EgressService and EgressRoute
 	c.attachNetworks()        // a router port on each external network in use
+	c.emitRouterOptions()     // how the router learns its neighbours
 	c.emitDefaultEgress()     // SNAT and default route
 	c.emitHostAccess()        // the management VPC instead: access to the hosts of one network
 	c.emitFloatingNAT()       // 1:1 NAT of FIps

@@ -325,6 +325,9 @@ func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddres
 
 // emitAddresses adds the rows of each address that has a node, as soon as its OvnEip reserves it.
 func (e *egressCompiler) emitAddresses() {
+	if e.w.PortNetworks != nil && len(e.out.Objects) > 0 {
+		e.out.AddRow(ownership.EgressVpc, intent.LearnNeighboursOption(ownership.EgressVpc), egressRef)
+	}
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
 			eip := e.w.Engine.OvnEips[ownership.EgressOvnEipName(h.address)]

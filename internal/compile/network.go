@@ -179,6 +179,13 @@ func (c *compiler) attachNetworks() {
 	}
 }
 
+// emitRouterOptions limits the neighbours that the router learns to those it talks to.
+func (c *compiler) emitRouterOptions() {
+	if c.project.isActive() && !c.isVPCTerminating() && c.w.Management == nil && c.w.Engine.RouterPorts != nil {
+		c.out.AddRow(c.w.Shard, intent.LearnNeighboursOption(c.w.Shard), c.project.ref())
+	}
+}
+
 // choosePortAddress returns the address that the router's port on an external subnet must have: the current one or, on
 // the default network, the previous one, which third parties may have in their allow-lists. Invalid: any.
 func (c *compiler) choosePortAddress(x *snapshot.ExternalSubnet) netip.Addr {

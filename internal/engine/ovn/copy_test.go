@@ -216,7 +216,8 @@ func TestModelsCopyThemselves(t *testing.T) {
 		model.CloneableModel
 	}{
 		&nb.LogicalRouter{
-			UUID: "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}, LoadBalancers: []string{"a"},
+			Options: map[string]string{"a": ""},
+			UUID:    "1", Ports: []string{"a"}, NAT: []string{"a"}, Policies: []string{"a"}, LoadBalancers: []string{"a"},
 		},
 		&nb.LogicalSwitch{UUID: "1", LoadBalancers: []string{"a"}},
 		&nb.LoadBalancer{

@@ -67,7 +67,7 @@ func (s *session) readRouter(name string) (out routerState, whole bool) {
 	if !whole {
 		return out, false
 	}
-	found = append(found, links...)
+	found = append(append(found, links...), routerOptionRecords(out.row)...)
 	for _, uuid := range out.row.NAT {
 		n, there := rowByUUID[nb.NAT](s, nb.NATTable, uuid)
 		if !there {
@@ -123,6 +123,17 @@ func (s *session) routerPortRecords(r *nb.LogicalRouter) (out []record, whole bo
 		out = append(out, s.strayMACBindings(r.Name)...)
 	}
 	return out, true
+}
+
+// routerOptionRecords returns the option of a router that we set. It has no origin, so that it is never removed: it goes
+// with the router, and each change of a router makes northd compute everything again.
+func routerOptionRecords(r *nb.LogicalRouter) []record {
+	value := intent.LearnNeighboursOption(r.Name)
+	if r.Options[value.Name] == "" {
+		return nil
+	}
+	value.Value = r.Options[value.Name]
+	return []record{{value: value, uuid: r.UUID, row: r}}
 }
 
 // natAddressesRecords returns the nat-addresses option of Kube-OVN's switch port that leads to a router port. Kube-OVN

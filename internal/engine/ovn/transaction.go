@@ -59,8 +59,8 @@ func (t *transaction) addChange(c rowChange) error {
 		return t.removeRow(have)
 	case t.before.row == nil:
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
-	case isRowKind[intent.PortOption](*c.After):
-		return t.setPortOption((*c.After).(intent.PortOption))
+	case isRowKind[intent.RowOption](*c.After):
+		return t.setRowOption((*c.After).(intent.RowOption))
 	case isRowKind[intent.RouterPortNetwork](*c.After):
 		return t.setPortNetworks((*c.After).(intent.RouterPortNetwork))
 	case !there:
@@ -206,12 +206,12 @@ func isRowKind[T intent.Row](row intent.Row) bool {
 	return is
 }
 
-// setPortOption sets or removes an option of a port of Kube-OVN. It does not change the other options, which belong to
+// setRowOption sets or removes an option of a row of Kube-OVN. It does not change the other options, which belong to
 // Kube-OVN.
-func (t *transaction) setPortOption(o intent.PortOption) error {
-	port, options := t.session.portOptions(o)
-	if port == nil {
-		return fmt.Errorf("port %s does not exist", o.Port)
+func (t *transaction) setRowOption(o intent.RowOption) error {
+	row, options := t.session.rowOptions(o)
+	if row == nil {
+		return fmt.Errorf("%s %s does not exist", o.Table, o.Row)
 	}
 	mutations := []model.Mutation{{Field: options, Mutator: ovsdb.MutateOperationDelete, Value: []string{o.Name}}}
 	if o.Value != "" {
@@ -221,7 +221,7 @@ func (t *transaction) setPortOption(o intent.PortOption) error {
 			Value:   map[string]string{o.Name: o.Value},
 		})
 	}
-	return t.appendOps(t.session.nbClient.Where(port).Mutate(port, mutations...))
+	return t.appendOps(t.session.nbClient.Where(row).Mutate(row, mutations...))
 }
 
 // setPortNetworks changes the address of a port of Kube-OVN.
@@ -234,16 +234,21 @@ func (t *transaction) setPortNetworks(n intent.RouterPortNetwork) error {
 	return t.appendOps(t.session.nbClient.Where(moved).Update(moved, &moved.Networks))
 }
 
-// portOptions returns the port that an option belongs to and its options, or nil if there is no such port.
-func (s *session) portOptions(o intent.PortOption) (model.Model, *map[string]string) {
-	if o.Table == nb.LogicalSwitchPortTable {
-		if p := s.switchPortByName(o.Port); p != nil {
+// rowOptions returns the row that an option belongs to and its options, or nil if there is no such row.
+func (s *session) rowOptions(o intent.RowOption) (model.Model, *map[string]string) {
+	switch o.Table {
+	case nb.LogicalSwitchPortTable:
+		if p := s.switchPortByName(o.Row); p != nil {
 			return p, &p.Options
 		}
-		return nil, nil
-	}
-	if p := s.routerPortByName(o.Port); p != nil {
-		return p, &p.Options
+	case nb.LogicalRouterPortTable:
+		if p := s.routerPortByName(o.Row); p != nil {
+			return p, &p.Options
+		}
+	case nb.LogicalRouterTable:
+		if r := s.routerByName(o.Row); r != nil {
+			return r, &r.Options
+		}
 	}
 	return nil, nil
 }
@@ -310,9 +315,9 @@ func (t *transaction) updateRow(have record, c rowChange) error {
 }
 
 func (t *transaction) removeRow(have record) error {
-	if o, is := have.value.(intent.PortOption); is {
+	if o, is := have.value.(intent.RowOption); is {
 		o.Value = ""
-		return t.setPortOption(o)
+		return t.setRowOption(o)
 	}
 	if home, in := parentSets[have.key.Table]; in {
 		op, err := home.removeOp(have.uuid)

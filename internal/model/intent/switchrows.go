@@ -33,34 +33,41 @@ func (p LogicalSwitchPort) String() string {
 	return p.Switch + " to " + p.RouterPort
 }
 
-// PortOption is an option of a port that Kube-OVN created.
-type PortOption struct {
-	Table string // of the port: a router's, or a switch's
-	Port  string
+// RowOption is an option of a row that Kube-OVN created: a router, a port of a router or a port of a switch.
+type RowOption struct {
+	Table string
+	Row   string // its name
 	Name  string
 	Value string
 }
 
+// LearnNeighboursOption makes a router learn a neighbour from an ARP request only if the request is for the router
+// itself, or if the router knows the neighbour already. By default it learns from every request, and so each router on
+// an external network would learn each address that any other announces.
+func LearnNeighboursOption(router string) RowOption {
+	return RowOption{"Logical_Router", router, "always_learn_from_arp_request", "false"}
+}
+
 // RouteTableOption selects the routing table for packets that enter a router through a port.
-func RouteTableOption(port, table string) PortOption {
-	return PortOption{"Logical_Router_Port", port, "route_table", table}
+func RouteTableOption(port, table string) RowOption {
+	return RowOption{"Logical_Router_Port", port, "route_table", table}
 }
 
 // NATAddressesOption makes the router behind a switch port announce its addresses to its neighbours when they are
 // assigned.
-func NATAddressesOption(port string) PortOption {
-	return PortOption{"Logical_Switch_Port", port, "nat-addresses", "router"}
+func NATAddressesOption(port string) RowOption {
+	return RowOption{"Logical_Switch_Port", port, "nat-addresses", "router"}
 }
 
-// Key returns the port's name and the option's.
-func (o PortOption) Key(router string) RowKey {
-	return RowKey{o.Table, router, o.Port + " options:" + o.Name}
+// Key returns the row's name and the option's.
+func (o RowOption) Key(router string) RowKey {
+	return RowKey{o.Table, router, o.Row + " options:" + o.Name}
 }
 
 // Equal compares all fields.
-func (o PortOption) Equal(other Row) bool { return Row(o) == other }
+func (o RowOption) Equal(other Row) bool { return Row(o) == other }
 
-func (o PortOption) String() string { return o.Value }
+func (o RowOption) String() string { return o.Value }
 
 // RouterPortNetwork is the address and prefix length of a router port that Kube-OVN created. Kube-OVN sets it once, and
 // does not update it when the OvnEip of the port gets another address. The intent contains it only while the port has a

@@ -106,10 +106,15 @@ func (p *driftedProject) rowDrifts(*testing.T) []driftCase {
 	return slices.Concat(p.portDrifts(), p.natDrifts(), p.policyDrifts())
 }
 
-// portDrifts changes the on-link router port and its MAC binding.
+// portDrifts changes the router, its on-link port and the MAC binding of that.
 func (p *driftedProject) portDrifts() []driftCase {
 	port, hop := driftVPC+"-onlink", "169.254.90.2"
 	return []driftCase{
+		{
+			what:         "router: learns from every ARP request",
+			watchedWords: []string{"Logical_Router ", driftVPC},
+			change:       p.nbctl("set", "Logical_Router", driftVPC, "options:always_learn_from_arp_request=true"),
+		},
 		{
 			what:         "router port deleted",
 			watchedWords: []string{"Logical_Router_Port ", port},

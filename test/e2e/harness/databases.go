@@ -25,6 +25,15 @@ func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
 	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), "--timeout=30"}, args...)...)
 }
 
+// RunSbctl runs ovn-sbctl on the southbound database.
+func (c *Cluster) RunSbctl(t *testing.T, args ...string) string {
+	t.Helper()
+	return c.RunTool(t, "ovn-sbctl", append([]string{
+		"--db=unix:" + filepath.Join(c.Dir, "data/ovn/sb1.sock"),
+		"--timeout=10", "--bare",
+	}, args...)...)
+}
+
 // NewNBClient returns a client for one table that connects to the leader of the northbound database over TLS.
 func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) client.Client {
 	t.Helper()

@@ -226,6 +226,12 @@ type ScaleFixture struct {
 // thousands of projects.
 func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 	t.Helper()
+	return NewGatewayScaleFixture(t, 1, flags...)
+}
+
+// NewGatewayScaleFixture starts such a lab with several nodes, which all may hold gateways.
+func NewGatewayScaleFixture(t *testing.T, nodes int, flags ...string) *ScaleFixture {
+	t.Helper()
 	network := func(name, prefix string) blueprint.Network {
 		return blueprint.Network{
 			Name:     name,
@@ -234,7 +240,7 @@ func NewScaleFixture(t *testing.T, flags ...string) *ScaleFixture {
 		}
 	}
 	c := startLabWithLazyGC(t, "cost", blueprint.Blueprint{
-		Nodes: 1, Gateways: 1, Raft: 1, Networks: []blueprint.Network{
+		Nodes: nodes, Gateways: nodes, Raft: 1, Networks: []blueprint.Network{
 			network("ext-public", "198.18.0.0/16"),
 			network("ext-cloud", "100.65.0.0/16"),
 		},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -167,15 +166,6 @@ func Eventually(t *testing.T, what string, holds func() bool) time.Duration {
 	}
 	t.Errorf("not within %s: %s", patience, what)
 	return time.Since(begun)
-}
-
-// RunSbctl runs ovn-sbctl on the southbound database.
-func (h *BackendProject) RunSbctl(t *testing.T, args ...string) string {
-	t.Helper()
-	return h.RunTool(t, "ovn-sbctl", append([]string{
-		"--db=unix:" + filepath.Join(h.Dir, "data/ovn/sb1.sock"),
-		"--timeout=10", "--bare",
-	}, args...)...)
 }
 
 // AskBackendName sends a line on a connection and returns the name of the backend that answers, or an empty string.

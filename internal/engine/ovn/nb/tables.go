@@ -22,7 +22,8 @@ type LogicalRouter struct {
 	NAT      []string `ovsdb:"nat"`
 	Policies []string `ovsdb:"policies"`
 	// Load balancers exist on their own.
-	LoadBalancers []string `ovsdb:"load_balancer"`
+	LoadBalancers []string          `ovsdb:"load_balancer"`
+	Options       map[string]string `ovsdb:"options"`
 }
 
 // LogicalSwitch is a switch. We need only its load balancers.
@@ -200,7 +201,7 @@ func (g *Global) CloneModelInto(to model.Model) { *to.(*Global) = *g.CloneModel(
 func (r *LogicalRouter) CloneModel() model.Model {
 	c := *r
 	c.Ports, c.NAT, c.Policies = slices.Clone(r.Ports), slices.Clone(r.NAT), slices.Clone(r.Policies)
-	c.LoadBalancers = slices.Clone(r.LoadBalancers)
+	c.LoadBalancers, c.Options = slices.Clone(r.LoadBalancers), maps.Clone(r.Options)
 	return &c
 }
 

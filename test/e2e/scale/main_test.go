@@ -1,0 +1,25 @@
+// Package scale is the tests of what grows with the number of projects.
+package scale
+
+import (
+	"testing"
+
+	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
+)
+
+// scaleItems is the list that `make show-scale` prints. Items without a test are not built yet.
+var scaleItems = show.New("cost that does not grow",
+	"what each row type costs northd: a table",
+	"a Service created, changed and deleted among 1,000 projects costs at most 1.5 times as much as among 50",
+	"MAC bindings and flows of a gateway grow linearly with projects, after a restart of the gateways too",
+	"one endpoint change among 10 and 10,000 Services",
+	"one change with 10,000 EgressIPs, and with 1,000 nodes and 10,000 Services",
+	"a standby takes over within 5 s",
+	"memory at 10,000 Services",
+	"10,000 projects, 100,000 Services, 100,000 pods and 1,000 nodes, simulated",
+	"three abusive tenants: others wait at most twice as long",
+	"20 drains: median, worst, and the cause of the worst",
+)
+
+func TestMain(m *testing.M) { harness.Main(m, scaleItems) }
