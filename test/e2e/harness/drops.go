@@ -20,6 +20,16 @@ func (c *Cluster) CountDrops(t *testing.T) map[string]uint64 {
 	return out
 }
 
+// ReadDroppedFlows returns the flows of which a router has dropped packets since the last reset.
+func (c *Cluster) ReadDroppedFlows(t *testing.T, router string) []world.DroppedFlow {
+	t.Helper()
+	flows, err := world.DroppedFlows(c.NS(router))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return flows
+}
+
 // ResetDrops resets the drop counters of all routers outside the cluster.
 func (c *Cluster) ResetDrops(t *testing.T) {
 	t.Helper()
@@ -40,8 +50,7 @@ func (c *Cluster) ExpectNoDrops(t *testing.T) {
 		}
 		for _, rule := range []string{world.Spoofed, world.OutOfState} {
 			if n := counters[rule].Packets; n > 0 {
-				flows, err := world.DroppedFlows(c.NS(s.Router))
-				t.Errorf("%s dropped %d packets: %s; flows %v (%v)", s.Router, n, rule, flows, err)
+				t.Errorf("%s dropped %d packets: %s; flows %v", s.Router, n, rule, c.ReadDroppedFlows(t, s.Router))
 			}
 		}
 	}

@@ -56,7 +56,7 @@ func runRandomAttacker(t *testing.T, f *attackFixture) {
 		f.ExpectAnswer(t, f.public.Client, "http://"+v.fip, "shop", f.public.ClientAddress)
 		f.ExpectAnswer(t, f.public.Client, "http://"+v.lb, "shop", f.public.ClientAddress)
 	}
-	f.ExpectNoDrops(t)
+	f.expectNoVictimDrops(t, "the random attacker")
 	f.expectNoVictimAddresses(t)
 	changed := changedRows(before, f.readVictimRows(t))
 	for _, row := range changed {
