@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path"
@@ -186,8 +187,8 @@ var examples = []struct {
 	files         []string
 }{
 	{"OVN table", `intent\.QoS\b|nb\.QoS\b|type QoS struct|QoSTable`, []string{
-		"internal/compile/returnport.go", "internal/engine/ovn/markedrows.go", "internal/engine/ovn/nb/nb.go",
-		"internal/engine/ovn/nb/tables.go", "internal/engine/ovn/network.go", "internal/engine/ovn/parents.go",
+		"internal/compile/returnport.go", "internal/engine/ovn/nb/nb.go", "internal/engine/ovn/nb/tables.go",
+		"internal/engine/ovn/network.go", "internal/engine/ovn/rowtables.go",
 		"internal/model/intent/switchrows.go", "internal/model/logical/logical.go",
 	}},
 	{
@@ -298,6 +299,68 @@ func TestHouse5Examples(t *testing.T) {
 			}
 		}
 		item.AddFigure("%s: %d files", e.what, len(e.files))
+	}
+}
+
+// typeNames returns where the product declares a type with one of these names, in lower case.
+func typeNames(t *testing.T, names ...string) (out []string) {
+	t.Helper()
+	for _, f := range productionFiles(t) {
+		for _, d := range f.file.Decls {
+			block, ok := d.(*ast.GenDecl)
+			if !ok || block.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range block.Specs {
+				if name := spec.(*ast.TypeSpec).Name.Name; slices.Contains(names, strings.ToLower(name)) {
+					out = append(out, path.Base(path.Dir(f.path))+"."+name)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// rowDecoders returns the functions of a package that turn a row into a value, by their parameter and result.
+func rowDecoders(t *testing.T, parameter, result string) (out []string) {
+	t.Helper()
+	for _, f := range productionFiles(t) {
+		for _, d := range f.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || path.Dir(f.path) != "internal/engine/ovn" || fn.Type.Results == nil {
+				continue
+			}
+			text := types.ExprString(fn.Type)
+			in, results, _ := strings.Cut(text, ") ")
+			if strings.Contains(in, parameter) && strings.Contains(results, result) && strings.Count(in, ",") < 2 {
+				out = append(out, fn.Name.Name)
+			}
+		}
+	}
+	return out
+}
+
+func TestHouse6OneOfEach(t *testing.T) {
+	if !show.IsFullSize() {
+		t.Skip("not reached yet: shown at full size only")
+	}
+	item := list.Item(t, 6)
+	writes, surveys := rowDecoders(t, "*nb.", "intent."), rowDecoders(t, "ovsdbRow", "logical.")
+	item.AddFigure("%d decoders of rows for the controller, and %d of the same tables for surveys", len(writes),
+		len(surveys))
+	paths := slices.DeleteFunc(typeNames(t, "path", "step"), func(name string) bool {
+		return strings.HasPrefix(name, "controller.") // a step of a run
+	})
+	item.AddFigure("descriptions of a packet's path: %s", strings.Join(paths, ", "))
+	structs := typeNames(t, "eip")
+	item.AddFigure("structs for an EIp: %s", strings.Join(structs, ", "))
+	if len(writes) == 0 || len(paths) == 0 || len(structs) == 0 {
+		t.Fatal("nothing is found: the test can't tell")
+	}
+	if len(surveys) > 0 || len(paths) > 1 || len(structs) > 3 {
+		t.Errorf("%d second decoders, %d descriptions of a path and %d structs for an EIp; wanted 0, 1 and at most 3",
+			len(surveys), len(paths), len(structs))
 	}
 }
 

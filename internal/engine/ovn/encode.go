@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
@@ -33,15 +34,6 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 	switch r := row.(type) {
 	case intent.LogicalRouterPort:
 		return encodeRouterPort(r, uuid, ids, have), nil
-	case intent.GatewayChassis:
-		g := &nb.GatewayChassis{
-			UUID:        uuid,
-			Name:        r.Port + "-" + r.Chassis,
-			ChassisName: r.Chassis,
-			Priority:    r.Priority,
-			ExternalIDs: withParentID(ids, r.Port),
-		}
-		return rowDraft{row: g, fields: []any{&g.Priority}, externalIDs: &g.ExternalIDs}, nil
 	case intent.HAChassisGroup:
 		g := &nb.ChassisGroup{UUID: uuid, Name: r.Name, ExternalIDs: ids}
 		return rowDraft{row: g, fields: []any{&g.Chassis}, externalIDs: &g.ExternalIDs}, nil
@@ -56,11 +48,15 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 		return encodeRouterPolicy(r, uuid, ids), nil
 	case intent.LoadBalancer:
 		return encodeLoadBalancer(r, uuid, ids), nil
-	case intent.LoadBalancerHealthCheck:
-		return encodeHealthCheck(r, uuid, ids), nil
-	default:
-		return encodeMarkedRow(row, uuid, ids)
+	case intent.PortGroup:
+		return encodePortGroup(r, uuid, ids), nil
 	}
+	for _, t := range rowTables {
+		if d, is := t.encode(row, uuid, ids); is {
+			return d, nil
+		}
+	}
+	return rowDraft{}, fmt.Errorf("unsupported type of northbound row: %T", row)
 }
 
 func encodeNAT(row intent.Row, uuid string, ids map[string]string) rowDraft {

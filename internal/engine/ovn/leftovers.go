@@ -118,7 +118,7 @@ func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
 	if !isPort {
 		return s.nbClient.Where(r.row).Delete()
 	}
-	take, err := parentSets[nb.LogicalSwitchPortTable].removeOp(port.UUID)
+	take, err := switchPortSet.removeOp(port.UUID)
 	return []ovsdb.Operation{requireNameOp(nb.LogicalRouterPortTable, port.Options[routerPortOption],
 		ovsdb.WaitConditionNotEqual), take}, err
 }

@@ -61,22 +61,13 @@ func (s *session) loadBalancersByName(name string) []*nb.LoadBalancer {
 		&nb.LoadBalancer{Name: name, ExternalIDs: map[string]string{ownership.RowShardKey: noSuchName}})
 }
 
-// loadBalancerRecords returns the load balancers of a shard with their health checks.
+// loadBalancerRecords returns the load balancers of a shard.
 func (s *session) loadBalancerRecords(shard string) (out []record) {
 	has := s.loadBalancerLookup()
 	for _, b := range s.loadBalancersByShard(shard) {
 		value, by := decodeLoadBalancer(b, has), rowOrigin(b.ExternalIDs, shard)
 		value.Service = intent.ServiceKey(by)
 		out = append(out, record{value: value, origin: by, uuid: b.UUID, row: b})
-	}
-	for _, h := range rowsByIndex(s, nb.HealthCheckTable,
-		&nb.HealthCheck{ExternalIDs: map[string]string{ownership.RowShardKey: shard}}) {
-		out = append(out, record{
-			value:  decodeHealthCheck(h),
-			origin: rowOrigin(h.ExternalIDs, shard),
-			uuid:   h.UUID,
-			row:    h,
-		})
 	}
 	return out
 }
@@ -154,7 +145,7 @@ func decodeLoadBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) b
 
 func encodeHealthCheck(h intent.LoadBalancerHealthCheck, uuid string, ids map[string]string) rowDraft {
 	row := &nb.HealthCheck{
-		UUID: uuid, VIP: h.VIP.String(), ExternalIDs: withParentID(ids, h.LoadBalancer),
+		UUID: uuid, VIP: h.VIP.String(), ExternalIDs: ids,
 		Options: map[string]string{
 			intervalOption: strconv.Itoa(h.Interval), timeoutOption: strconv.Itoa(h.Timeout),
 			successCountOption: strconv.Itoa(h.SuccessCount), failureCountOption: strconv.Itoa(h.FailureCount),
@@ -163,12 +154,12 @@ func encodeHealthCheck(h intent.LoadBalancerHealthCheck, uuid string, ids map[st
 	return rowDraft{row: row, fields: []any{&row.Options}, externalIDs: &row.ExternalIDs}
 }
 
-func decodeHealthCheck(h *nb.HealthCheck) intent.LoadBalancerHealthCheck {
+func decodeHealthCheck(h *nb.HealthCheck) (intent.LoadBalancerHealthCheck, bool) {
 	return intent.LoadBalancerHealthCheck{
 		LoadBalancer: h.ExternalIDs[ownership.RowParentKey], VIP: parseCanonicalAddrPort(h.VIP),
 		Interval: intOption(h.Options, intervalOption), Timeout: intOption(h.Options, timeoutOption),
 		SuccessCount: intOption(h.Options, successCountOption), FailureCount: intOption(h.Options, failureCountOption),
-	}
+	}, true
 }
 
 // loadBalancerProtocol returns the protocol. OVN's default is TCP.

@@ -5,41 +5,12 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
-	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
-	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // parentSet is the table and column of the set that rows of a table are members of. The cache does not hold these
 // columns. ovsdb-server deletes a row that is in no such set.
 type parentSet struct{ table, column string }
-
-var parentSets = map[string]parentSet{
-	nb.LogicalSwitchPortTable: {nb.LogicalSwitchTable, "ports"},
-	nb.QoSTable:               {nb.LogicalSwitchTable, "qos_rules"},
-	nb.ACLTable:               {nb.PortGroupTable, "acls"},
-	nb.StaticRouteTable:       {nb.LogicalRouterTable, "static_routes"},
-	nb.HealthCheckTable:       {nb.LoadBalancerTable, "health_check"},
-	nb.GatewayChassisTable:    {nb.LogicalRouterPortTable, "gateway_chassis"},
-}
-
-// parentName returns the name of the row whose set refers to a row.
-func parentName(row intent.Row, shard string) string {
-	switch r := row.(type) {
-	case intent.LogicalSwitchPort:
-		return r.Switch
-	case intent.QoS:
-		return r.Switch
-	case intent.ACL:
-		return r.PortGroup
-	case intent.LoadBalancerHealthCheck:
-		return r.LoadBalancer
-	case intent.GatewayChassis:
-		return r.Port
-	default:
-		return shard
-	}
-}
 
 // withParentID returns external_ids that include the name of the parent.
 func withParentID(ids map[string]string, parent string) map[string]string {

@@ -27,11 +27,11 @@ func decodeRow(m model.Model) (intent.Row, bool) {
 	case *nb.LogicalRouterPolicy:
 		return decodeRouterPolicy("acme-web", r)
 	case *nb.LogicalSwitchPort:
-		return decodeSwitchPort(r), true
+		return decodeSwitchPort(r)
 	case *nb.QoS:
-		return decodeQoS(r), true
+		return decodeQoS(r)
 	case *nb.ACL:
-		return decodeACL(r), true
+		return decodeACL(r)
 	case *nb.StaticRoute:
 		return decodeStaticRoute(r)
 	}

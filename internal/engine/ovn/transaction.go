@@ -109,10 +109,10 @@ func (t *transaction) createRow(c rowChange) error {
 	case intent.LoadBalancer:
 		return t.updateLoadBalancerSets(name, intent.LoadBalancer{}, r)
 	}
-	if home, in := parentSets[table]; in {
-		where := parentName(*c.After, t.shard)
-		t.missingMessages[len(t.ops)] = fmt.Sprintf("%s %s does not exist", home.table, where)
-		return t.appendOps(home.insertOps(where, name, t.sameServiceCondition(c)...))
+	if d, described := describedTable(table); described && d.set != (parentSet{}) {
+		where := d.parent(*c.After, t.shard)
+		t.missingMessages[len(t.ops)] = fmt.Sprintf("%s %s does not exist", d.set.table, where)
+		return t.appendOps(d.set.insertOps(where, name, t.sameServiceCondition(c)...))
 	}
 	return nil
 }
@@ -319,8 +319,8 @@ func (t *transaction) removeRow(have record) error {
 		o.Value = ""
 		return t.setRowOption(o)
 	}
-	if home, in := parentSets[have.key.Table]; in {
-		op, err := home.removeOp(have.uuid)
+	if d, described := describedTable(have.key.Table); described && d.set != (parentSet{}) {
+		op, err := d.set.removeOp(have.uuid)
 		return t.appendOps([]ovsdb.Operation{op}, err)
 	}
 	if have.key.Table == nb.ChassisGroupTable {

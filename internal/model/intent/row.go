@@ -20,7 +20,8 @@ type RowKey struct {
 
 // tableOrder is the order in which rows are created: rows come after those they refer to.
 var tableOrder = []string{
-	"NB_Global", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis", "Static_MAC_Binding",
+	"NB_Global", "Logical_Router", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis",
+	"Static_MAC_Binding",
 	"Logical_Switch_Port",
 	"Port_Group", "ACL", "QoS",
 	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
