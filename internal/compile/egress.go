@@ -13,6 +13,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
+	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -392,6 +393,10 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 			Peer:       ownership.VPCEgressLinkPort(vpc, h.address),
 			RouteTable: table,
 		})
+		// The other end translates to its own address. If it loses its chassis group, it does not, and the packets
+		// would leave with the pods' addresses.
+		row(intent.DropPolicy(ownership.EgressLinkSource, match.All(match.InPort(link),
+			match.NotFrom(match.Addr(e.linkNetworks[link].Addr().Next())))).ToRouterPolicy())
 	}
 }
 

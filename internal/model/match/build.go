@@ -91,6 +91,9 @@ func From(o Operand) Expr { return compare("src", "==", o) }
 // To matches packets by their destination.
 func To(o Operand) Expr { return compare("dst", "==", o) }
 
+// NotFrom matches packets of a family from other sources than a network.
+func NotFrom(n Network) Expr { return compare("src", "!=", n) }
+
 // NotTo matches packets of a family to other destinations than a network.
 func NotTo(n Network) Expr { return compare("dst", "!=", n) }
 

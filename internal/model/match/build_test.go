@@ -16,6 +16,7 @@ func TestBuiltMatchesAreParsed(t *testing.T) {
 			NotTo(four)),
 		`outport == "x" && ip6.src == $set && ip6.dst == fd00::/64`: All(OutPort("x"),
 			From(AddressSet(ipfamily.V6, "set")), To(six)),
+		`ip4.src != 192.0.2.7`:                NotFrom(one),
 		`ip4.dst == {10.0.0.0/24, 192.0.2.7}`: To(AnyOf(one, four, one)),
 		`ip4.dst == 192.0.2.7 && tcp.dst == {443, 80}`: All(Expr{}, To(one),
 			ToPorts("tcp", []string{"443", "80"})),

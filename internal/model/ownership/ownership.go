@@ -91,6 +91,7 @@ const (
 	DefaultEgress          = 1000 // pods → the default network's gateway
 	DefaultEgressOnLink    = 1010 // pods → neighbours on the default network's prefix
 	EgressFailClosed       = 1800 // pods not classified yet → drop, if an EgressIP fails closed
+	EgressLinkSource       = 1850 // on the egress router: packets from a link that are not translated → drop
 	EgressUnselected       = 1900 // pods that no EgressIP selects → the default network's gateway
 	EgressUnselectedOnLink = 1910 // the same pods → neighbours on the default network's prefix
 	EgressIPSelected       = 2000 // pods that an EgressIP selects → its addresses

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -46,6 +48,7 @@ func TestEgress1Features(t *testing.T) {
 		{"labels that change", (*egressFixture).checkLabelChanges},
 		{"pods that come and go", (*egressFixture).checkPodTurnover},
 		{"fail closed before a pod is looked at", (*egressFixture).checkFailClosed},
+		{"fail closed when a link loses its nodes", (*egressFixture).checkLinkWithoutNodes},
 		{"no node", (*egressFixture).checkNoNode},
 		{"mistakes", (*egressFixture).checkMistakes},
 		{"nodes", (*egressFixture).checkNodeSelection},
@@ -379,6 +382,27 @@ func (y *egressFixture) checkFailClosed(t *testing.T) string {
 	y.expectEgressAs(t, "a-early."+ns, "91.224.11.205")
 	y.expectEgressAs(t, "a-other."+ns, y.projectAddress(t, "two"))
 	return "a pod that starts while the controller is stopped gets nothing out, and 91.224.11.205 when it goes on"
+}
+
+// checkLinkWithoutNodes shows that nothing leaves with a pod's address when the project's end of a link to an egress
+// address loses its chassis group, and with it the translation there.
+func (y *egressFixture) checkLinkWithoutNodes(t *testing.T) string {
+	ns, address := y.namespaces[0], netip.MustParseAddr("91.224.11.207")
+	y.createEgressIP(t, "linked", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+
+		", podSelector: {matchLabels: {app: a}}}")
+	y.expectEgressAs(t, "a."+ns, address.String())
+	y.Signal(t, syscall.SIGSTOP) // it would repair the port
+	resume := sync.OnceFunc(func() { y.Signal(t, syscall.SIGCONT) })
+	defer resume()
+	y.RunNbctl(t, "clear", "logical_router_port", ownership.VPCEgressLinkPort(ns, address), "ha_chassis_group")
+	y.syncAndResetDrops(t)
+	for _, protocol := range []string{"http", "udp"} {
+		y.ExpectSilence(t, "a."+ns, protocol+"://"+harness.InternetAddress+":80")
+	}
+	y.ExpectNoDrops(t)
+	resume()
+	y.expectEgressAs(t, "a."+ns, address.String())
+	return "a link without its chassis group lets nothing out, until it has it again"
 }
 
 // checkNoNode shows that without a node selected pods cannot leave, or leave like other pods if the EgressIP fails
