@@ -15,32 +15,43 @@ import (
 // Shard compiles the snapshot of one VPC. It is total: any snapshot gives an intent and a verdict for each object.
 func Shard(world *snapshot.VpcInput) (*intent.Intent, []intent.Verdict) {
 	c := newCompiler(world)
+	c.resolve()
+	c.emit()
+	return c.out, c.buildVerdicts()
+}
 
+// resolve decides about each API object: whether it is accepted, and which network, address, target and ports it gets.
+// It adds nothing to the intent.
+func (c *compiler) resolve() {
 	c.selectProject()         // choose the Project that owns the shard
 	c.selectServices()        // choose the Services that Sallyport serves
-	c.emitProject()           // namespace, Vpc, Subnet, NetworkAttachmentDefinition
 	c.allocateEIPs()          // subnet and address of each EIp
 	c.resolveFIPs()           // EIp and target of each FIp
 	c.resolveServices()       // EIp and ports of each Service
 	c.resolveEgressPolicies() // network, source address and pods of each EgressService and EgressRoute
-	c.attachNetworks()        // a router port on each external network in use
-	c.emitRouterOptions()     // how the router learns its neighbours
-	c.emitDefaultEgress()     // SNAT and default route
-	c.emitHostAccess()        // the management VPC instead: access to the hosts of one network
-	c.emitFloatingNAT()       // 1:1 NAT of FIps
-	c.emitLoadBalancers()     // OVN load balancers and companion objects of Services
-	c.emitEgressIPs()         // policies and links for pods that EgressIPs select
-	c.emitEgressPolicies()    // policies and SNAT of EgressServices and EgressRoutes
-	c.emitReturnPaths()       // replies leave through the network the request arrived on
-	c.isolateMisplaced()      // drop packets of pods on the wrong switch
-	c.emitTenantIsolation()   // drop packets from other projects on isolated networks
-	c.emitAllowLists()        // ACLs of the ingress and egress allow-lists
-	c.unblockDeletions()      // restore NAT rows without which Kube-OVN can't finish a deletion
-	c.recordEIPHolders()      // owners of each EIp, for its status
-	c.emitFinalizers()        // finalizers on the API objects
-	c.postponeAutodelete()    // keep idle Services until their autodelete time
+}
 
-	return c.out, c.buildVerdicts()
+// emit adds to the intent what follows from the decisions. An object that can't have everything yet gets a finding
+// about what it waits for.
+func (c *compiler) emit() {
+	c.emitProject()         // namespace, Vpc, Subnet, NetworkAttachmentDefinition
+	c.emitEIPs()            // OvnEips, and the EIps that the controller creates
+	c.attachNetworks()      // a router port on each external network in use
+	c.emitRouterOptions()   // how the router learns its neighbours
+	c.emitDefaultEgress()   // SNAT and default route
+	c.emitHostAccess()      // the management VPC instead: access to the hosts of one network
+	c.emitFloatingNAT()     // 1:1 NAT of FIps
+	c.emitLoadBalancers()   // OVN load balancers and companion objects of Services
+	c.emitEgressIPs()       // policies and links for pods that EgressIPs select
+	c.emitEgressPolicies()  // policies and SNAT of EgressServices and EgressRoutes
+	c.emitReturnPaths()     // replies leave through the network the request arrived on
+	c.isolateMisplaced()    // drop packets of pods on the wrong switch
+	c.emitTenantIsolation() // drop packets from other projects on isolated networks
+	c.emitAllowLists()      // ACLs of the ingress and egress allow-lists
+	c.unblockDeletions()    // restore NAT rows without which Kube-OVN can't finish a deletion
+	c.recordEIPHolders()    // owners of each EIp, for its status
+	c.emitFinalizers()      // finalizers on the API objects
+	c.postponeAutodelete()  // keep idle Services until their autodelete time
 }
 
 // compiler holds one run: the snapshot, the decisions so far, and the intent under construction.

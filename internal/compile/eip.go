@@ -20,6 +20,7 @@ type eip struct {
 	accepted, resolved, waiting, held intent.Finding
 	tolerated                         intent.Finding
 
+	ovnEip          *kubeovn.OvnEipSpec      // the OvnEip that should exist for it; nil: none
 	ownOvnEipName   string                   // name of the OvnEip created for it
 	ovnEipName      string                   // name of the OvnEip that has its address
 	external        *snapshot.ExternalSubnet // subnet of its address
@@ -47,7 +48,6 @@ func (e *eip) isSharedWith(namespace string) bool {
 // none is assigned twice.
 func (c *compiler) allocateEIPs() {
 	c.blockEIPDeletion()
-	c.emitDefaultEIP()
 	requested := map[netip.Addr]*eip{}
 	for _, e := range c.sortByPossession() {
 		e.accepted, e.resolved, e.waiting = c.allocateEIP(e, requested)
@@ -58,19 +58,40 @@ func (c *compiler) allocateEIPs() {
 		case e.ExistingOvnEip != "":
 		case e.isWanted() && !c.failedWithoutAddress(e.ovnEipName):
 			e.tolerated = c.checkStillAllowed(e.external, e.Namespace)
-			c.emitOvnEip(e, e.external.Subnet)
+			e.requestOvnEip(e.external.Subnet)
 		case !e.isWanted() && !e.Deleting:
 			c.releaseEIP(e)
 		}
 	}
 }
 
-func (c *compiler) emitOvnEip(e *eip, subnet string) {
-	spec := kubeovn.OvnEipSpec{
+// requestOvnEip decides that the EIp should have an OvnEip on a subnet, with the address that it must have.
+func (e *eip) requestOvnEip(subnet string) {
+	e.ovnEip = &kubeovn.OvnEipSpec{
 		ExternalSubnet: subnet, Type: "nat", Addresses: kubeovn.NewAddresses(e.requiredAddress()),
 	}
-	c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName),
-		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), e.key.Ref())
+}
+
+// emitEIPs adds the OvnEips of EIps, and the EIps that the controller creates: for the default egress, and for FIps and
+// Services that name none.
+func (c *compiler) emitEIPs() {
+	c.emitDefaultEIP()
+	for _, e := range c.eips {
+		if e.ovnEip != nil {
+			c.out.AddObject(c.clusterKey(intent.OvnEip, e.ovnEipName),
+				intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, *e.ovnEip), e.key.Ref())
+		}
+	}
+	for _, f := range c.fips {
+		if f.needsOwnEIP {
+			c.emitOwnEIP(f)
+		}
+	}
+	for _, s := range c.services {
+		if s.needsOwnEIP {
+			c.emitServiceEIP(s)
+		}
+	}
 }
 
 // releaseEIP handles an EIp that is not deleted but loses its address, as when its project is deleted. Its status drops
@@ -79,7 +100,7 @@ func (c *compiler) emitOvnEip(e *eip, subnet string) {
 func (c *compiler) releaseEIP(e *eip) {
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	if e.StatusAddress.IsValid() && have.Owned && !have.Deleting && e.hasOwnOvnEip() {
-		c.emitOvnEip(e, have.Subnet)
+		e.requestOvnEip(have.Subnet)
 	}
 	e.address = netip.Addr{}
 }

@@ -26,6 +26,7 @@ type fip struct {
 	ovnFipName  string
 	eip         *eip // nil: not found, or not created yet
 	ownEIPName  string
+	needsOwnEIP bool // the controller creates the EIp
 	target      netip.Addr
 	vmInterface *intent.VMInterface
 
@@ -46,7 +47,7 @@ func (c *compiler) resolveFIPs() {
 			checkMalformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
-		c.emitOwnEIP(f)
+		f.needsOwnEIP = f.ownEIPName != "" && !f.Deleting && !c.isTerminating(f.Namespace)
 		f.resolved = firstProblem(c.resolveEIP(f), c.resolveTarget(f))
 	}
 	targets, addresses := map[netip.Addr][]*fip{}, map[*eip]*fip{}
@@ -118,9 +119,6 @@ func ownEIPName(f *fip) string {
 
 // emitOwnEIP adds the EIp that is created for a FIp.
 func (c *compiler) emitOwnEIP(f *fip) {
-	if f.ownEIPName == "" || f.Deleting || c.isTerminating(f.Namespace) {
-		return
-	}
 	key := c.namespacedKey(intent.EIp, f.ownEIPName)
 	c.emitEIP(key, addressSource{Type: c.chooseEIPType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
 }

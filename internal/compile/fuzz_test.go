@@ -43,8 +43,17 @@ type invariants struct {
 	verdicts []intent.Verdict
 }
 
+// resolveEmitsNothing: the first stage decides, and only the second adds to the intent.
+func (p *invariants) resolveEmitsNothing() {
+	c := newCompiler(p.w)
+	if c.resolve(); !reflect.DeepEqual(c.out, intent.New()) {
+		p.Errorf("resolve adds to the intent: %+v", c.out)
+	}
+}
+
 // checkEveryStep checks the invariants that hold at every step.
 func (p *invariants) checkEveryStep() {
+	p.resolveEmitsNothing()
 	p.keysHaveOneOrigin()
 	p.originsAreOurs()
 	p.translationsAreUnique()

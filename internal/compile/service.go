@@ -21,6 +21,7 @@ type service struct {
 
 	eip             *eip // nil: not found, or not created yet
 	ownEIPName      string
+	needsOwnEIP     bool                             // the controller creates the EIp
 	refusedPorts    map[snapshot.Port]intent.Finding // ports that another Service holds
 	excessPorts     intent.Finding                   // finding on ports over the limit
 	endpointsByPort map[string][]snapshot.Endpoint   // valid endpoints by port name; nil: not computed yet
@@ -64,7 +65,7 @@ func (c *compiler) resolveServices() {
 		if s.accepted = c.checkBalanceable(s); !s.accepted.OK() {
 			continue
 		}
-		c.emitServiceEIP(s)
+		s.needsOwnEIP = s.ownEIPName != "" && !s.Deleting && !c.isTerminating(s.Namespace)
 		s.resolved = c.resolveServiceEIP(s)
 		s.waiting = firstProblem(s.waiting, s.excessPorts, s.checkEndpointCount(), c.checkEndpoints(s))
 		s.accepted = firstProblem(s.checkPortsLeft(), c.checkNoFIPHolds(s), c.checkReturnPath(s))
@@ -181,9 +182,6 @@ func ownServiceEIPName(s *service) string {
 
 // emitServiceEIP adds that EIp, with the requested address or on the requested network.
 func (c *compiler) emitServiceEIP(s *service) {
-	if s.ownEIPName == "" || s.Deleting || c.isTerminating(s.Namespace) {
-		return
-	}
 	from := addressSource{Type: s.Type, Address: s.Address}
 	if has := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Prefix.Contains(s.Address) }); from.Type == "" && len(has) > 0 {
 		from.Type = has[0].Type
