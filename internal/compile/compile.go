@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -56,8 +57,9 @@ func (c *compiler) emit() {
 
 // compiler holds one run: the snapshot, the decisions so far, and the intent under construction.
 type compiler struct {
-	w   *snapshot.VpcInput
-	out *intent.Intent
+	w        *snapshot.VpcInput
+	out      *intent.Intent
+	families []ipfamily.Family // of external networks; at least one
 
 	project         *project
 	eips            []*eip // oldest first
@@ -76,6 +78,7 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 	c := &compiler{
 		w:            w,
 		out:          intent.New(),
+		families:     externalFamilies(w.ExternalSubnets),
 		eipsByKey:    map[intent.ObjectKey]*eip{},
 		eipCount:     map[string]int{},
 		podAddresses: podsByNamespace(w.Pods),

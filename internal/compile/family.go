@@ -66,11 +66,11 @@ func (p *project) prefixOn(x *snapshot.ExternalSubnet) netip.Prefix { return p.p
 // owns reports whether an address is in a prefix of the project.
 func (p *project) owns(a netip.Addr) bool { return p.prefix(ipfamily.Of(a)).Contains(a) }
 
-// families returns the families that external networks have, in order; without any network, the default.
-func (c *compiler) families() []ipfamily.Family {
+// externalFamilies returns the families that external networks have, in order; without any network, the default.
+func externalFamilies(subnets []snapshot.ExternalSubnet) []ipfamily.Family {
 	var out []ipfamily.Family
-	for i := range c.w.ExternalSubnets {
-		if x := &c.w.ExternalSubnets[i]; !x.Unsupported && x.Prefix.IsValid() {
+	for i := range subnets {
+		if x := &subnets[i]; !x.Unsupported && x.Prefix.IsValid() {
 			out = append(out, x.Family())
 		}
 	}
@@ -83,7 +83,9 @@ func (c *compiler) families() []ipfamily.Family {
 
 // projectFamilies returns the families that both the project and external networks have.
 func (c *compiler) projectFamilies() []ipfamily.Family {
-	return slices.DeleteFunc(c.families(), func(f ipfamily.Family) bool { return !c.project.prefix(f).IsValid() })
+	return slices.DeleteFunc(slices.Clone(c.families), func(f ipfamily.Family) bool {
+		return !c.project.prefix(f).IsValid()
+	})
 }
 
 // familyOf returns the family of an EIp's address: that of its network. Until the network is known, it is that of the
@@ -95,6 +97,6 @@ func (c *compiler) familyOf(e *eip) ipfamily.Family {
 	case c.project != nil && c.project.defaultNetwork != nil:
 		return c.project.defaultNetwork.Family()
 	default:
-		return c.families()[0]
+		return c.families[0]
 	}
 }

@@ -40,7 +40,7 @@ func reservedAddresses(within netip.Prefix) []netip.Addr {
 func (c *compiler) buildExcludeIPs(gateways []string) []string {
 	var ranges []string
 	out := slices.Clone(gateways)
-	for _, f := range c.families() {
+	for _, f := range c.families {
 		kept := reservedAddresses(c.project.prefix(f))
 		out = slices.DeleteFunc(out, func(g string) bool {
 			a, err := netip.ParseAddr(g)
@@ -66,7 +66,7 @@ func (c *compiler) buildExcludeIPs(gateways []string) []string {
 // Invalid: none is left.
 func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.Addr {
 	free := map[ipfamily.Family][]netip.Addr{}
-	for _, f := range c.families() {
+	for _, f := range c.families {
 		free[f] = slices.DeleteFunc(reservedAddresses(c.project.prefix(f)), c.isOccupied)
 	}
 	out := make([]netip.Addr, len(networks))

@@ -31,7 +31,7 @@ func (c *compiler) emitReturnPaths() {
 		c.emitReturnPort(l)
 	}
 	if len(returnPorts) > 0 {
-		c.emitHairpinPort(returnPorts[0].network.Family())
+		c.emitHairpinPort(returnPorts[0].network.Family()) // all networks are of one family so far
 	}
 }
 

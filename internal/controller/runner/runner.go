@@ -140,7 +140,7 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 	r.recordRunEnd(of, slow, time.Since(begun))
 	r.onDone(of, time.Since(begun), err)
 	if err != nil {
-		r.logger.Warn("shard failed; retrying", "shard", of, "error", err)
+		r.logger.Warn("shard failed; retrying", "shard", of.Name, "error", err)
 		r.queue.AddRateLimited(of)
 		return true
 	}

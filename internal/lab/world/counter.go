@@ -16,15 +16,19 @@ type Counter struct {
 
 // Counters reads a router's counters, by name.
 func Counters(router netns.NS) (map[string]Counter, error) {
-	raw, err := nft(context.Background(), router, "", "-j", "list", "counters", "table", "inet", "edge")
-	if err != nil {
-		return nil, fmt.Errorf("read counters of %s: %w", router.Name, err)
+	return readList(router, "counters", parseCounters)
+}
+
+// readList reads a kind of objects of a router's table and parses what nft -j prints.
+func readList[T any](router netns.NS, objects string, parse func([]byte) (T, error)) (out T, err error) {
+	raw, err := nft(context.Background(), router, "", "-j", "list", objects, "table", "inet", "edge")
+	if err == nil {
+		out, err = parse(raw)
 	}
-	counters, err := parseCounters(raw)
 	if err != nil {
-		return nil, fmt.Errorf("read counters of %s: %w", router.Name, err)
+		return out, fmt.Errorf("read %s of %s: %w", objects, router.Name, err)
 	}
-	return counters, nil
+	return out, nil
 }
 
 // parseCounters reads the list that nft -j prints, in which a counter is one kind of entry among others.

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -24,15 +23,7 @@ func (f DroppedFlow) String() string {
 
 // DroppedFlows reads the flows that a router has dropped packets of; at most 64 per family.
 func DroppedFlows(router netns.NS) ([]DroppedFlow, error) {
-	raw, err := nft(context.Background(), router, "", "-j", "list", "sets", "table", "inet", "edge")
-	if err != nil {
-		return nil, fmt.Errorf("read dropped flows of %s: %w", router.Name, err)
-	}
-	flows, err := parseDroppedFlows(raw)
-	if err != nil {
-		return nil, fmt.Errorf("read dropped flows of %s: %w", router.Name, err)
-	}
-	return flows, nil
+	return readList(router, "sets", parseDroppedFlows)
 }
 
 // parseDroppedFlows reads the sets that nft -j prints.

@@ -179,7 +179,12 @@ func (c *Controller) readProcFile(t *testing.T, file string) string {
 // a hundredth of a second.
 func (c *Controller) CPUTime(t *testing.T) time.Duration {
 	t.Helper()
-	stat := c.readProcFile(t, "stat")
+	return ParseCPUTime(t, c.readProcFile(t, "stat"))
+}
+
+// ParseCPUTime returns the processor time of a process from its file /proc/PID/stat.
+func ParseCPUTime(t *testing.T, stat string) time.Duration {
+	t.Helper()
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+2:]) // the program name may contain spaces
 	var ticks int
 	for _, text := range fields[11:13] {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +14,9 @@ import (
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
+
+// costPage is the page that the test writes.
+const costPage = "../../../docs/reference/engine-cost.md"
 
 var update = flag.Bool("update", false, "write docs/reference/engine-cost.md")
 
@@ -115,6 +117,19 @@ func TestScale1EngineCost(t *testing.T) {
 	}
 }
 
+// The page has been written with the same table.
+func TestCostPageHasEveryChange(t *testing.T) {
+	page := harness.ReadFile(t, costPage)
+	for _, c := range engineChanges {
+		if !strings.Contains(page, fmt.Sprintf("| %s | %s |", c.what, c.handling)) {
+			t.Errorf("%s does not have %q as %s: make show-scale, with -update", costPage, c.what, c.handling)
+		}
+	}
+	if n := strings.Count(page, " ms |\n"); n != len(engineChanges) {
+		t.Errorf("%s has %d changes, the table %d", costPage, n, len(engineChanges))
+	}
+}
+
 // northd is the lab's ovn-northd.
 type northd struct {
 	*harness.Cluster
@@ -145,17 +160,7 @@ func newNorthd(t *testing.T, f *harness.ScaleFixture) *northd {
 // cpuTime returns the processor time that northd has used.
 func (n *northd) cpuTime(t *testing.T) time.Duration {
 	t.Helper()
-	raw, err := os.ReadFile(n.stat)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(raw[strings.LastIndex(string(raw), ")")+2:]))
-	var ticks int
-	for _, text := range fields[11:13] {
-		used, _ := strconv.Atoi(text)
-		ticks += used
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	return harness.ParseCPUTime(t, harness.ReadFile(t, n.stat))
 }
 
 // engineNode recognizes a node of northd's engine and how often it was computed from its whole input.
@@ -214,7 +219,7 @@ each and no Services. OVN 26.03 and 1,000 projects were not measured.
 		}
 		b.WriteString("\n")
 	}
-	if err := os.WriteFile("../../../docs/reference/engine-cost.md", []byte(b.String()), 0o644); err != nil {
+	if err := os.WriteFile(costPage, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
