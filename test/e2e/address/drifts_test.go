@@ -281,6 +281,14 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 			answeringFIPs: []string{"b"},
 		},
 		{
+			what:         "OvnEip of a router port as Kube-OVN itself creates it, said to be another VPC's",
+			watchedWords: object("OvnEip", driftVPC+"-ext-public"),
+			change: p.patchObject("OvnEip", "", driftVPC+"-ext-public", `{"metadata": {"managedFields": [{}],
+				"annotations": {"kube-dc.com/asked-by": null},
+				"labels": {"kube-dc.com/vpc": "drift-empty", "app.kubernetes.io/managed-by": null}}}`),
+			answeringFIPs: []string{"b"},
+		},
+		{
 			what: "attachment deleted", watchedWords: []string{"NetworkAttachmentDefinition " + driftVPC + "/default "},
 			change: p.deleteObject("NetworkAttachmentDefinition", driftVPC, "default"),
 		},
