@@ -57,9 +57,6 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 		return nil
 	}
 	for _, v := range vips {
-		if v.Address.Addr() == s.drainAddress() {
-			continue // draining backends are not checked
-		}
 		c.out.AddRow(c.w.Shard, intent.LoadBalancerHealthCheck{
 			LoadBalancer: s.loadBalancerName(protocol), VIP: v.Address,
 			Interval: s.HealthCheck.Interval, Timeout: s.HealthCheck.Timeout, SuccessCount: s.HealthCheck.Successes,

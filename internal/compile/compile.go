@@ -68,6 +68,7 @@ type compiler struct {
 	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
+	drainAddresses  map[netip.AddrPort]bool        // in use
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
@@ -82,6 +83,8 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 		eipsByKey:    map[intent.ObjectKey]*eip{},
 		eipCount:     map[string]int{},
 		podAddresses: podsByNamespace(w.Pods),
+
+		drainAddresses: map[netip.AddrPort]bool{},
 	}
 	for _, e := range sortByAge(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}

@@ -63,7 +63,7 @@ func (p *invariants) checkEveryStep() {
 	p.noSetIsNegated()
 	p.verdictsAreComplete()
 	p.readyIsWanted()
-	p.portsAreGivenOnce()
+	p.portsAreGiven()
 	p.statusesAreTrue()
 }
 
@@ -134,6 +134,7 @@ func (p *invariants) originsAreOurs() {
 		known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: x.Subnet}] = true
 	}
 	known[state.Ref{Kind: "ReturnPath", Namespace: p.w.Shard, Name: "turn"}] = true
+	known[state.Ref{Kind: "LoadBalancer", Namespace: p.w.Shard, Name: "shared"}] = true
 	for _, s := range p.w.Selections {
 		known[selectionRef(s)] = true
 	}

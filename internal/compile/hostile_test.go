@@ -121,7 +121,7 @@ func TestNoUserTextBecomesStructure(t *testing.T) {
 		in, _ := Simulate(*w)
 		for key, entry := range in.Rows {
 			assertNoUserText(t, key, entry.Value)
-			if _, is := entry.Value.(intent.LoadBalancer); is && p.replaced > 0 {
+			if _, is := entry.Value.(intent.VIP); is && p.replaced > 0 {
 				balancers++
 			}
 		}

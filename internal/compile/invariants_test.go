@@ -144,21 +144,21 @@ func (p *invariants) readyIsWanted() {
 	}
 }
 
-// portsAreGivenOnce checks that no two load balancers have the same port of an address, and that a ready Service has
-// its ports.
-func (p *invariants) portsAreGivenOnce() {
-	holders := map[string]string{}
+// portsAreGiven checks that each VIP is in a load balancer of its protocol that has room, and that a ready Service has
+// its ports. No two load balancers can have the same VIP, because it is the key.
+func (p *invariants) portsAreGiven() {
+	holders, count := map[string]string{}, map[string]int{}
 	for _, entry := range p.out.Rows {
-		b, is := entry.Value.(intent.LoadBalancer)
+		v, is := entry.Value.(intent.VIP)
 		if !is {
 			continue
 		}
-		for _, v := range b.VIPs {
-			key := vipKey(b.Protocol, v.Address)
-			if other, taken := holders[key]; taken {
-				p.Errorf("%s is balanced by %s and by %s", key, other, b.Name)
-			}
-			holders[key] = b.Name
+		holders[intent.FormatVIP(v.Protocol, v.Address)] = v.Service
+		count[v.LoadBalancer]++
+		b, _ := p.out.Rows[intent.RowKey{Table: "Load_Balancer", Router: testShard, ID: v.LoadBalancer}].Value.(intent.LoadBalancer)
+		if b.Protocol != v.Protocol || b.Service != "" && b.Service != v.Service ||
+			b.Service == "" && count[v.LoadBalancer] > maxSharedVIPs {
+			p.Errorf("%s %s is in load balancer %s", entry.Origin, v.Address, b)
 		}
 	}
 	for _, v := range p.verdicts {
@@ -167,9 +167,8 @@ func (p *invariants) portsAreGivenOnce() {
 			continue
 		}
 		for _, port := range facts.Ports {
-			key, want := vipKey(port.Protocol, newAddrPort(facts.Address, port.Number)),
-				testShard+"-"+v.Object.Name+"-"+string(port.Protocol)
-			if holders[key] != want {
+			key := intent.FormatVIP(port.Protocol, newAddrPort(facts.Address, port.Number))
+			if holders[key] != intent.ServiceKey(v.Object.Ref()) {
 				p.Errorf("%s is ready, and %s is balanced by %q", v.Object, key, holders[key])
 			}
 		}

@@ -14,22 +14,15 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// protocols are the protocols that OVN can load-balance. Each has a load balancer of its own.
+// protocols are the protocols that OVN can load-balance. Each has load balancers of its own.
 var protocols = []intent.Protocol{intent.TCP, intent.UDP, intent.SCTP}
 
 // maxAffinity is OVN's limit of the affinity timeout in seconds. Kubernetes allows a day.
 const maxAffinity = 65535
 
-// drainAddress returns an address per Service that no host has. Endpoints that get no new connections
-// are backends of it: OVN's router translates replies of backends only, so open connections to an endpoint that is no
-// backend any more would get no replies.
-func (s *service) drainAddress() netip.Addr {
-	pool := internalByFamily[ipfamily.Of(s.eip.address)].drainPool
-	return addressAt(pool, ownership.HashName(s.Namespace+"/"+s.Name))
-}
-
-// emitLoadBalancers adds the load balancers of each Service, and its companion objects.
+// emitLoadBalancers adds the load balancers and VIPs of Services, and their companion objects.
 func (c *compiler) emitLoadBalancers() {
+	shared := map[vipClass][]intent.VIP{}
 	for _, s := range c.services {
 		if !s.isWanted() {
 			continue
@@ -41,43 +34,83 @@ func (c *compiler) emitLoadBalancers() {
 		}
 		if c.emitSourceRanges(s) {
 			for _, p := range protocols {
-				c.emitLoadBalancer(s, p)
+				vips, drained := c.listVIPs(s, p)
+				if s.HealthCheck != nil && p != intent.SCTP { // OVN has no SCTP health checks
+					c.emitCheckedLoadBalancer(s, p, vips, drained)
+					continue
+				}
+				class := vipClass{p, min(s.AffinitySeconds, maxAffinity)}
+				shared[class] = append(append(shared[class], vips...), drained...)
+				s.addDependency(c.sharedLoadBalancersRef())
 			}
 		}
 		if address := c.statusAddress(s); address.IsValid() && !c.isTerminating(s.Namespace) {
 			c.emitCompanions(s, address)
 		}
 	}
+	c.emitSharedLoadBalancers(shared)
 }
 
-// emitLoadBalancer adds the load balancer of a Service for one protocol.
-func (c *compiler) emitLoadBalancer(s *service, protocol intent.Protocol) {
-	var vips []intent.VIP
+// listVIPs returns the VIPs of a Service for one protocol, and those of its endpoints that are drained.
+func (c *compiler) listVIPs(s *service, protocol intent.Protocol) (vips, drained []intent.VIP) {
 	for _, p := range s.Ports {
 		if _, refused := s.refusedPorts[p]; refused || p.Protocol != protocol {
 			continue
 		}
+		v := intent.VIP{Protocol: protocol, Address: newAddrPort(s.eip.address, p.Number), Service: intent.ServiceKey(s.key.Ref())}
 		to, draining := c.selectBackends(s, p)
-		vips = append(vips, intent.VIP{Address: newAddrPort(s.eip.address, p.Number), Backends: to})
+		v.Backends = to
+		vips = append(vips, v)
 		if len(draining) > 0 && protocol == intent.TCP {
-			vips = append(vips, intent.VIP{Address: newAddrPort(s.drainAddress(), p.Number), Backends: draining})
+			v.Address, v.Backends = c.chooseDrainAddress(s, p.Number), draining
+			drained = append(drained, v)
 		}
 	}
+	return vips, drained
+}
+
+// chooseDrainAddress returns an address that no host and no other VIP has. Endpoints that get no new connections are
+// backends of it: OVN's router translates replies of backends only, so open connections to an endpoint that is no
+// backend any more would get no replies.
+func (c *compiler) chooseDrainAddress(s *service, port int) netip.AddrPort {
+	pool := internalByFamily[ipfamily.Of(s.eip.address)].drainPool
+	for number := ownership.HashName(s.Namespace + "/" + s.Name); ; number++ {
+		if at := newAddrPort(addressAt(pool, number), port); !c.drainAddresses[at] {
+			c.drainAddresses[at] = true
+			return at
+		}
+	}
+}
+
+// emitCheckedLoadBalancer adds the load balancer of a Service with health checks. No other Service shares it: for each
+// change of a load balancer with health checks, northd computes everything again.
+func (c *compiler) emitCheckedLoadBalancer(s *service, protocol intent.Protocol, vips, drained []intent.VIP) {
 	if len(vips) == 0 {
 		return
 	}
-	slices.SortFunc(vips, intent.VIP.Compare)
-	var probes []intent.IPPortMapping
-	if s.HealthCheck != nil && protocol != intent.SCTP { // OVN has no SCTP health checks
-		probes = c.emitHealthChecks(s, protocol, vips)
+	b := c.newLoadBalancer(vipClass{protocol, min(s.AffinitySeconds, maxAffinity)}, s.loadBalancerName(protocol))
+	b.Service = intent.ServiceKey(s.key.Ref())
+	b.IPPortMappings = c.emitHealthChecks(s, protocol, vips)
+	c.out.AddRow(c.w.Shard, b, s.key.Ref())
+	for _, v := range slices.Concat(vips, drained) {
+		c.emitVIP(v, b.ID())
 	}
-	c.out.AddRow(c.w.Shard, intent.LoadBalancer{
-		Service: intent.ServiceKey(s.key.Ref()), Name: s.loadBalancerName(protocol), Protocol: protocol, VIPs: vips,
-		IPPortMappings:  probes,
-		AffinityTimeout: min(s.AffinitySeconds, maxAffinity),
-		CTFlush:         protocol != intent.TCP, // TCP connections end by themselves and are drained
-		Router:          c.w.Shard, Switch: c.subnetName(),
-	}, s.key.Ref())
+}
+
+// emitVIP adds a VIP to a load balancer.
+func (c *compiler) emitVIP(v intent.VIP, loadBalancer string) {
+	v.LoadBalancer = loadBalancer
+	namespace, name, _ := strings.Cut(v.Service, "/")
+	c.out.AddRow(c.w.Shard, v, intent.ObjectKey{Kind: intent.Service, Namespace: namespace, Name: name}.Ref())
+}
+
+// newLoadBalancer returns a load balancer without VIPs.
+func (c *compiler) newLoadBalancer(class vipClass, name string) intent.LoadBalancer {
+	return intent.LoadBalancer{
+		Name: name, Protocol: class.protocol, AffinityTimeout: class.affinity,
+		CTFlush: class.protocol != intent.TCP, // TCP connections end by themselves and are drained
+		Router:  c.w.Shard, Switch: c.subnetName(),
+	}
 }
 
 // loadBalancerName returns the name of a Service's load balancer for a protocol.
@@ -87,11 +120,6 @@ func (s *service) loadBalancerName(protocol intent.Protocol) string {
 
 //nolint:gosec // the API server allows ports up to 65535
 func newAddrPort(a netip.Addr, port int) netip.AddrPort { return netip.AddrPortFrom(a, uint16(port)) }
-
-// vipKey returns the key of snapshot.Engine.VIPOwners.
-func vipKey(protocol intent.Protocol, at netip.AddrPort) string {
-	return string(protocol) + " " + at.String()
-}
 
 // companionKey returns the key of an object in the namespace of a Service.
 func (s *service) companionKey(kind intent.Kind, name string) intent.ObjectKey {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func managementWorld(services ...snapshot.Service) *snapshot.VpcInput {
 					Type: "lrp", Address: addr("100.65.0.2"),
 				},
 			},
-			VIPOwners: map[string]string{},
+			VIPs: map[string]snapshot.VIP{},
 		},
 		Services: services,
 	}
@@ -72,12 +73,11 @@ func boundService(namespace, name string, second int64, ports ...int) snapshot.S
 // balancedPorts returns the ports of the shared address that a Service gets.
 func balancedPorts(in *intent.Intent, service string) (out []string) {
 	for _, entry := range in.Rows {
-		if b, is := entry.Value.(intent.LoadBalancer); is && b.Service == service {
-			for _, v := range b.VIPs {
-				out = append(out, strconv.Itoa(int(v.Address.Port())))
-			}
+		if v, is := entry.Value.(intent.VIP); is && v.Service == service {
+			out = append(out, strconv.Itoa(int(v.Address.Port())))
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 
@@ -134,7 +134,9 @@ func TestPortsStayWithTheirHolders(t *testing.T) {
 		},
 	} {
 		w := managementWorld(c.services...)
-		w.Engine.VIPOwners = c.balanced
+		for vip, service := range c.balanced {
+			w.Engine.VIPs[vip] = snapshot.VIP{Service: service}
+		}
 		in, _ := Shard(w)
 		for service, want := range c.want {
 			if got := strings.Join(balancedPorts(in, service), " "); got != want {
@@ -178,7 +180,7 @@ func TestSharingNeedsConsent(t *testing.T) {
 		t.Errorf("the messages tell whether there is such an EIp: %q and %q", a, b)
 	}
 	withdrawn := managementWorld(boundService("stranger", "s", 1, 80))
-	withdrawn.Engine.VIPOwners["tcp "+sharedAddress.String()+":80"] = "stranger/s"
+	withdrawn.Engine.VIPs["tcp "+sharedAddress.String()+":80"] = snapshot.VIP{Service: "stranger/s"}
 	withdrawn.Services[0].StatusAddress = sharedAddress
 	refusal(withdrawn)
 	shared := managementWorld(boundService("stranger", "s", 1, 80)) // counter-check
@@ -193,7 +195,7 @@ func TestGuestsDoNotKeepAnEIp(t *testing.T) {
 	for namespace, keeps := range map[string]bool{"guest": false, "gate": true} {
 		w := managementWorld(boundService(namespace, "s", 1, 80))
 		w.EIps[0].Deleting = true
-		w.Engine.VIPOwners["tcp "+sharedAddress.String()+":80"] = namespace + "/s"
+		w.Engine.VIPs["tcp "+sharedAddress.String()+":80"] = snapshot.VIP{Service: namespace + "/s"}
 		in, verdicts := Shard(w)
 		held := verdictOn(t, verdicts, intent.EIp, "gate", "front").Held.Reason == intent.InUse
 		if held != keeps || len(balancedPorts(in, namespace+"/s")) > 0 != keeps {

@@ -28,6 +28,13 @@ type service struct {
 	dependencies    []state.Ref                      // shared rows that it depends on
 }
 
+// addDependency adds the origin of rows that the Service depends on.
+func (s *service) addDependency(ref state.Ref) {
+	if !slices.Contains(s.dependencies, ref) {
+		s.dependencies = append(s.dependencies, ref)
+	}
+}
+
 // isWanted reports whether its load balancers should exist.
 func (s *service) isWanted() bool {
 	return s.accepted.OK() && !s.Deleting && s.eip != nil && s.eip.isWanted() && s.eip.address.IsValid()
@@ -112,8 +119,7 @@ func (s *service) requestedPorts() []snapshot.Port {
 
 // holdsPort reports whether OVN currently balances a port of a Service's address for the Service.
 func (c *compiler) holdsPort(s *service, p snapshot.Port) bool {
-	return c.w.Engine.VIPOwners[vipKey(p.Protocol,
-		newAddrPort(s.eip.address, p.Number))] == intent.ServiceKey(s.key.Ref())
+	return c.balances(s, p, s.eip.address)
 }
 
 // describeHolder names the Service that holds a port, but only to its own namespace and to that of the EIp.
@@ -319,8 +325,13 @@ func (s *service) isBoundTo(e *eip) bool {
 // isBalancedOn reports whether OVN currently balances a port of an address for a Service.
 func (c *compiler) isBalancedOn(s *service, a netip.Addr) bool {
 	return slices.ContainsFunc(s.Ports, func(p snapshot.Port) bool {
-		return c.w.Engine.VIPOwners[vipKey(p.Protocol, newAddrPort(a, p.Number))] == intent.ServiceKey(s.key.Ref())
+		return c.balances(s, p, a)
 	})
+}
+
+// balances reports whether OVN currently balances a port of an address for a Service.
+func (c *compiler) balances(s *service, p snapshot.Port, a netip.Addr) bool {
+	return c.w.Engine.VIPs[intent.FormatVIP(p.Protocol, newAddrPort(a, p.Number))].Service == intent.ServiceKey(s.key.Ref())
 }
 
 // findBalancedService returns a Service that is currently balanced on an EIp, or nil.

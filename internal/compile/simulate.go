@@ -82,7 +82,7 @@ type simulatedEngine struct {
 
 // recordRows records the rows that compile reads back.
 func (e *simulatedEngine) recordRows(rows intent.Rows) {
-	e.Engine.ReturnPorts, e.Engine.VIPOwners = map[string]netip.Addr{}, map[string]string{}
+	e.Engine.ReturnPorts, e.Engine.VIPs = map[string]netip.Addr{}, map[string]snapshot.VIP{}
 	for _, entry := range rows {
 		switch r := entry.Value.(type) {
 		case intent.LogicalRouterPort:
@@ -92,10 +92,8 @@ func (e *simulatedEngine) recordRows(rows intent.Rows) {
 			if e.Engine.RouterPorts != nil {
 				e.Engine.RouterPorts[r.Name] = true
 			}
-		case intent.LoadBalancer:
-			for _, v := range r.VIPs {
-				e.Engine.VIPOwners[vipKey(r.Protocol, v.Address)] = r.Service
-			}
+		case intent.VIP:
+			e.Engine.VIPs[intent.FormatVIP(r.Protocol, r.Address)] = snapshot.VIP{Service: r.Service, LoadBalancer: r.LoadBalancer}
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(vpc), s.Clock())
 	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(vpc),
 		s.NB.ReturnPortAddresses(vpc), s.NB.MissingCapabilities()
-	world.Engine.VIPOwners, world.Engine.PortNetworks = s.NB.ServicesByVIP(vpc), s.NB.ForeignPortNetworks(vpc)
+	world.Engine.VIPs, world.Engine.PortNetworks = s.NB.VIPs(vpc), s.NB.ForeignPortNetworks(vpc)
 	s.observeManagementVpc(world)
 	s.observeEgressLinks(world)
 	want, verdicts := compile.Shard(world)

@@ -47,7 +47,7 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 	case intent.LogicalRouterPolicy:
 		return encodeRouterPolicy(r, uuid, ids), nil
 	case intent.LoadBalancer:
-		return encodeLoadBalancer(r, uuid, ids), nil
+		return encodeLoadBalancer(r, uuid, ids, have), nil
 	case intent.PortGroup:
 		return encodePortGroup(r, uuid, ids), nil
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
@@ -26,6 +27,9 @@ const (
 	failureCountOption = "failure_count"
 )
 
+// vipsColumn is the column of load balancers with their VIPs.
+const vipsColumn = "vips"
+
 // noSuchName is a name and a shard that no row has. If a lookup in the first index finds nothing, the cache tries the
 // next index, where an empty value would match all rows without one.
 const noSuchName = "\x00"
@@ -34,21 +38,6 @@ const noSuchName = "\x00"
 var loadBalancerSets = map[string]parentSet{
 	nb.LogicalRouterTable: {nb.LogicalRouterTable, "load_balancer"},
 	nb.LogicalSwitchTable: {nb.LogicalSwitchTable, "load_balancer"},
-}
-
-// ServicesByVIP returns the Services of a shard's load balancers, by protocol, address and port.
-func (c *Client) ServicesByVIP(shard string) map[string]string {
-	s := c.current.Load()
-	if s == nil {
-		return nil
-	}
-	out := map[string]string{}
-	for _, b := range s.loadBalancersByShard(shard) {
-		for vip := range b.VIPs {
-			out[loadBalancerProtocol(b)+" "+vip] = intent.ServiceKey(rowOrigin(b.ExternalIDs, shard))
-		}
-	}
-	return out
 }
 
 func (s *session) loadBalancersByShard(shard string) []*nb.LoadBalancer {
@@ -61,13 +50,13 @@ func (s *session) loadBalancersByName(name string) []*nb.LoadBalancer {
 		&nb.LoadBalancer{Name: name, ExternalIDs: map[string]string{ownership.RowShardKey: noSuchName}})
 }
 
-// loadBalancerRecords returns the load balancers of a shard.
+// loadBalancerRecords returns the load balancers of a shard, and their VIPs.
 func (s *session) loadBalancerRecords(shard string) (out []record) {
 	has := s.loadBalancerLookup()
 	for _, b := range s.loadBalancersByShard(shard) {
-		value, by := decodeLoadBalancer(b, has), rowOrigin(b.ExternalIDs, shard)
-		value.Service = intent.ServiceKey(by)
-		out = append(out, record{value: value, origin: by, uuid: b.UUID, row: b})
+		value := decodeLoadBalancer(b, shard, has)
+		out = append(out, record{value: value, origin: rowOrigin(b.ExternalIDs, shard), uuid: b.UUID, row: b})
+		out = append(out, vipRecords(b, shard, value.ID())...)
 	}
 	return out
 }
@@ -102,14 +91,19 @@ func (s *session) attachedLoadBalancers(table, name string) []string {
 	return nil
 }
 
-// encodeLoadBalancer encodes a load balancer. Its external_ids include its router and switch, because otherwise only
-// their sets have this relation.
-func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]string) rowDraft {
+// attachedNowhere is a lookup for readers that do not need a load balancer's router and switch.
+func attachedNowhere(string, string, string) bool { return false }
+
+// encodeLoadBalancer encodes a load balancer without its VIPs. Its external_ids include its router and switch, because
+// otherwise only their sets have this relation.
+func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]string, have model.Model) rowDraft {
 	word := string(b.Protocol)
 	row := &nb.LoadBalancer{
-		UUID: uuid, Name: b.Name, Protocol: &word, VIPs: encodeVIPs(b.VIPs),
-		Options:        map[string]string{rejectOption: "true"},
+		UUID: uuid, Name: b.Name, Protocol: &word, Options: map[string]string{rejectOption: "true"},
 		IPPortMappings: encodeIPPortMappings(b.IPPortMappings), ExternalIDs: withParentID(ids, b.Router+" "+b.Switch),
+	}
+	if before, is := have.(*nb.LoadBalancer); is {
+		row.ExternalIDs = keepVIPOwners(row.ExternalIDs, before)
 	}
 	if b.AffinityTimeout > 0 {
 		row.Options[affinityOption] = strconv.Itoa(b.AffinityTimeout)
@@ -119,14 +113,14 @@ func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]strin
 	}
 	return rowDraft{
 		row:         row,
-		fields:      []any{&row.Protocol, &row.VIPs, &row.Options, &row.IPPortMappings},
+		fields:      []any{&row.Protocol, &row.Options, &row.IPPortMappings},
 		externalIDs: &row.ExternalIDs,
 	}
 }
 
-func decodeLoadBalancer(b *nb.LoadBalancer, has func(table, name, uuid string) bool) intent.LoadBalancer {
+func decodeLoadBalancer(b *nb.LoadBalancer, shard string, has func(table, name, uuid string) bool) intent.LoadBalancer {
 	out := intent.LoadBalancer{
-		Name: b.Name, Protocol: intent.Protocol(loadBalancerProtocol(b)), VIPs: decodeVIPs(b.VIPs),
+		Name: b.Name, Service: ownerService(b, shard), Protocol: intent.Protocol(loadBalancerProtocol(b)),
 		IPPortMappings:  decodeIPPortMappings(b.IPPortMappings),
 		AffinityTimeout: intOption(b.Options, affinityOption), CTFlush: b.Options[ctFlushOption] == "true",
 	}
@@ -176,37 +170,8 @@ func intOption(options map[string]string, key string) int {
 	return n
 }
 
-// encodeVIPs encodes VIPs, and decodeVIPs decodes them. A value that can't be parsed becomes an invalid address, which
-// differs from every wanted value, so the row is rewritten.
-func encodeVIPs(list []intent.VIP) map[string]string {
-	out := map[string]string{}
-	for _, v := range list {
-		var to []string
-		for _, b := range v.Backends {
-			to = append(to, b.String())
-		}
-		out[v.Address.String()] = strings.Join(to, ",")
-	}
-	return out
-}
-
-func decodeVIPs(m map[string]string) (out []intent.VIP) {
-	for address, backends := range m {
-		v := intent.VIP{Address: parseCanonicalAddrPort(address)}
-		for text := range strings.SplitSeq(backends, ",") {
-			if backends != "" {
-				v.Backends = append(v.Backends, parseCanonicalAddrPort(text))
-			}
-		}
-		slices.SortFunc(v.Backends, netip.AddrPort.Compare)
-		out = append(out, v)
-	}
-	slices.SortFunc(out, intent.VIP.Compare)
-	return out
-}
-
-// encodeIPPortMappings encodes the mappings for health checks, and decodeIPPortMappings decodes them, with the same
-// treatment of invalid values.
+// encodeIPPortMappings encodes the mappings for health checks, and decodeIPPortMappings decodes them. A value that can't
+// be parsed becomes an invalid one, which differs from every wanted value, so the row is rewritten.
 func encodeIPPortMappings(list []intent.IPPortMapping) map[string]string {
 	out := map[string]string{}
 	for _, p := range list {

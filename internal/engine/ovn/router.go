@@ -34,6 +34,7 @@ type record struct {
 	origin state.Ref // zero: not ours
 	uuid   string
 	row    model.Model
+	entry  string // key in a map column, if the record is an entry of one
 }
 
 // loadRouter reads a router. It waits until the cache has all rows that the router refers to.

@@ -32,17 +32,21 @@ type transaction struct {
 	newPorts      map[string]string   // our new ports, and their names in the transaction
 	// newRouterPorts and newChassisGroups map the names of new rows to their names in the transaction.
 	newRouterPorts, newChassisGroups map[string]string
-	foreignPorts                     map[string]bool  // ports of others that have one of our names
-	missingMessages                  map[int]string   // by operation: the error if it fails
-	failedPortGroups                 map[string]error // groups that can't be created, by name; their ACLs fail too
+	newLoadBalancers                 map[string]string   // by ID
+	deletedLoadBalancers             map[string]bool     // by UUID
+	vipEdits                         map[string]*vipEdit // by UUID of the load balancer, or its name in the transaction
+	foreignPorts                     map[string]bool     // ports of others that have one of our names
+	missingMessages                  map[int]string      // by operation: the error if it fails
+	failedPortGroups                 map[string]error    // groups that can't be created, by name; their ACLs fail too
 }
 
 func newTransaction(s *session, shard string, before routerState) *transaction {
 	return &transaction{
 		session: s, shard: shard, before: before, updates: map[string]rowDraft{},
 		guardedTables: map[string]bool{}, newPorts: map[string]string{}, newRouterPorts: map[string]string{},
-		newChassisGroups: map[string]string{},
-		foreignPorts:     map[string]bool{}, missingMessages: map[int]string{}, failedPortGroups: map[string]error{},
+		newChassisGroups: map[string]string{}, newLoadBalancers: map[string]string{},
+		deletedLoadBalancers: map[string]bool{}, vipEdits: map[string]*vipEdit{},
+		foreignPorts: map[string]bool{}, missingMessages: map[int]string{}, failedPortGroups: map[string]error{},
 	}
 }
 
@@ -63,6 +67,8 @@ func (t *transaction) addChange(c rowChange) error {
 		return t.setRowOption((*c.After).(intent.RowOption))
 	case isRowKind[intent.RouterPortNetwork](*c.After):
 		return t.setPortNetworks((*c.After).(intent.RouterPortNetwork))
+	case isRowKind[intent.VIP](*c.After):
+		return t.putVIP(have, (*c.After).(intent.VIP))
 	case !there:
 		return t.createRow(c)
 	case have.value.Equal(*c.After):
@@ -107,6 +113,7 @@ func (t *transaction) createRow(c rowChange) error {
 	case intent.LogicalSwitchPort:
 		t.newPorts[r.Name] = name
 	case intent.LoadBalancer:
+		t.newLoadBalancers[r.ID()] = name
 		return t.updateLoadBalancerSets(name, intent.LoadBalancer{}, r)
 	}
 	if d, described := describedTable(table); described && d.set != (parentSet{}) {
@@ -319,6 +326,10 @@ func (t *transaction) removeRow(have record) error {
 		o.Value = ""
 		return t.setRowOption(o)
 	}
+	if isRowKind[intent.VIP](have.value) {
+		t.removeVIP(have)
+		return nil
+	}
 	if d, described := describedTable(have.key.Table); described && d.set != (parentSet{}) {
 		op, err := d.set.removeOp(have.uuid)
 		return t.appendOps([]ovsdb.Operation{op}, err)
@@ -329,6 +340,7 @@ func (t *transaction) removeRow(have record) error {
 		}
 	}
 	if b, is := have.value.(intent.LoadBalancer); is { // ovsdb-server fails to do this if the switch changes too
+		t.deletedLoadBalancers[have.uuid] = true
 		if err := t.updateLoadBalancerSets(have.uuid, b, intent.LoadBalancer{}); err != nil {
 			return err
 		}
@@ -363,7 +375,7 @@ func (t *transaction) appendOps(ops []ovsdb.Operation, err error) error {
 
 // commit sends the transaction. It reports whether there was anything to send.
 func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
-	if err := t.mutateRouterSets(); err != nil {
+	if err := errors.Join(t.mutateRouterSets(), t.mutateVIPs()); err != nil {
 		return false, err
 	}
 	if len(t.ops) == 0 {

@@ -84,7 +84,7 @@ func routerAddressClaims(r *logical.Router) (out []addressClaim) {
 	for _, b := range r.Balancers {
 		for _, v := range b.VIPs {
 			out = append(out, addressClaim{
-				address: v.Address.Addr(), router: r, description: "load balancer " + b.Name, owner: b.IDs.Owner(),
+				address: v.Address.Addr(), router: r, description: "load balancer " + b.Name, owner: b.VIPOwner(v.Address),
 				port:     v.Address,
 				protocol: cmp.Or(b.Protocol, "tcp"),
 			})

@@ -131,7 +131,7 @@ func describeDrift(l state.Line) string {
 // describePurpose explains in words what a row is for.
 func describePurpose(what planTarget, origin state.Ref) string {
 	uses := map[string]string{
-		"NAT": "address translation", "Load_Balancer": "load balancing",
+		"NAT": "address translation", "Load_Balancer": "load balancing", "Load_Balancer vips": "load balancing",
 		"Load_Balancer_Health_Check": "health checks",
 		"Logical_Router_Policy":      "", "Logical_Router_Static_Route": "the return path",
 		"Logical_Router_Port": "forwarding",
@@ -302,10 +302,19 @@ func (p *checker) visitOwnedRows(visit func(owner state.Ref, row string)) {
 			see(x.IDs, "route %s on %s", x.Prefix, r.Name)
 		}
 		for _, x := range r.Balancers {
-			see(x.IDs, "load balancer %s", x.Name)
+			visitVIPs(x, visit)
 		}
 	}
 	for _, g := range p.Logical.Groups {
 		see(g.IDs, "port group %s", g.Name)
+	}
+}
+
+// visitVIPs visits the VIPs of a load balancer that belong to Sallyport.
+func visitVIPs(b logical.LoadBalancer, visit func(owner state.Ref, row string)) {
+	for _, v := range b.VIPs {
+		if owner := b.VIPOwner(v.Address); owner != (state.Ref{}) {
+			visit(owner, fmt.Sprintf("%s of load balancer %s", v.Address, b.Name))
+		}
 	}
 }

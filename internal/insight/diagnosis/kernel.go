@@ -282,14 +282,14 @@ func (p *checker) floatingIPAt(a netip.Addr) state.Ref {
 	return state.Ref{}
 }
 
-// findVIP returns the VIP at an address and port, the owner of its load balancer, and its router.
+// findVIP returns the VIP at an address and port, its Service, and its router.
 func (p *checker) findVIP(to netip.AddrPort, protocol string) (*logical.VIP, state.Ref, string) {
 	for i := range p.Logical.Routers {
 		for k := range p.Logical.Routers[i].Balancers {
 			b := &p.Logical.Routers[i].Balancers[k]
 			for v := range b.VIPs {
 				if b.VIPs[v].Address == to && (b.Protocol == protocol || b.Protocol == "" && protocol == "tcp") {
-					return &b.VIPs[v], b.IDs.Owner(), p.Logical.Routers[i].Name
+					return &b.VIPs[v], b.VIPOwner(to), p.Logical.Routers[i].Name
 				}
 			}
 		}

@@ -143,7 +143,7 @@ func (e *explainer) formatSwitchPort(p logical.SwitchPort) string {
 
 func (e *explainer) collectBalancerRows(on string, b logical.LoadBalancer) {
 	for _, v := range b.VIPs {
-		if e.belongsToObject(b.IDs.Owner()) || e.ownsAddress(v.Address.Addr()) {
+		if e.belongsToObject(b.VIPOwner(v.Address)) || e.ownsAddress(v.Address.Addr()) {
 			e.addRow("Load_Balancer", on, "%s %s %s → %s", b.Name, cmp.Or(b.Protocol, "tcp"), v.Address,
 				cmp.Or(humanize.JoinLimited(humanize.Strings(v.Backends), 8), "nothing"))
 		}

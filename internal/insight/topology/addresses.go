@@ -78,20 +78,17 @@ func (b *builder) buildService(s clusterstate.Service, v *Vpc) Service {
 	return out
 }
 
-// buildLoadBalancers returns the OVN load balancers of a Service, with only the VIPs at its external address. Our load
-// balancers also have other VIPs, which cannot be reached from outside.
+// buildLoadBalancers returns the OVN load balancers of a Service, with only its VIPs at its external address. Services
+// share load balancers, and some VIPs cannot be reached from outside.
 func (b *builder) buildLoadBalancers(router string, s Service) (all []LoadBalancer) {
 	r := b.Logical.Router(router)
 	if r == nil || !s.Address.IsValid() {
 		return nil
 	}
 	for _, l := range r.Balancers {
-		if owner := l.IDs.Owner(); owner != (state.Ref{}) && owner != s.Ref {
-			continue
-		}
 		out := LoadBalancer{Name: l.Name, Protocol: cmp.Or(l.Protocol, "tcp")}
 		for _, vip := range l.VIPs {
-			if vip.Address.Addr() == s.Address {
+			if owner := l.VIPOwner(vip.Address); vip.Address.Addr() == s.Address && (owner == (state.Ref{}) || owner == s.Ref) {
 				out.VIPs = append(out.VIPs, VIP(vip))
 			}
 		}

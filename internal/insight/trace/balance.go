@@ -60,7 +60,7 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	as.destination = to
 	p.recirculateForHash(b, &p.pkt)
 	p.commitNAT("dnat "+p.Name, &p.pkt, as)
-	p.addHop(p.pkt, p.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+	p.addHop(p.pkt, p.vipOwnerRef(b, v.Address), "Load_Balancer "+b.Name, "%s",
 		p.describeBackend(b, v, to, p.internalSwitches()))
 	return continuePipeline()
 }
@@ -69,7 +69,7 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet) (netip.AddrPort, transition, bool) {
 	alive := w.liveBackends(b, v)
 	if len(alive) == 0 {
-		about := w.loadBalancerRef(b, v.Address.Addr())
+		about := w.vipOwnerRef(b, v.Address)
 		reason := fmt.Sprintf("%s has no endpoint for port %d/%s", about, v.Address.Port(), protocolName(f.Protocol))
 		if len(v.Backends) > 0 {
 			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints online", about, len(v.Backends))

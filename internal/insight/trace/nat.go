@@ -133,7 +133,7 @@ func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
 	}
 	about, row := p.ownerRef(), ""
 	if b := p.loadBalancerAt(after); b != nil {
-		about, row = p.loadBalancerRef(b, after.Addr()), "Load_Balancer "+b.Name
+		about, row = p.vipOwnerRef(b, after), "Load_Balancer "+b.Name
 	}
 	if t != nil && t.External == after.Addr() {
 		about, row = p.natOwnerRef(*t), p.formatNATRow(*t)

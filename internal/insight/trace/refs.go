@@ -179,14 +179,17 @@ func (f *topology) formatNATRow(t natEntry) string {
 	return fmt.Sprintf("NAT %s %s %s", t.Type, t.External, t.Logical)
 }
 
-// loadBalancerRef returns the Service of a load balancer. Kube-OVN has one load balancer for all cluster IPs of a VPC.
-func (f *topology) loadBalancerRef(b *logical.LoadBalancer, at netip.Addr) state.Ref {
+// vipOwnerRef returns the Service of a VIP. Kube-OVN has one load balancer for all cluster IPs of a VPC.
+func (f *topology) vipOwnerRef(b *logical.LoadBalancer, at netip.AddrPort) state.Ref {
 	for _, s := range f.survey.Cluster.Services {
-		if s.ClusterIP == at {
+		if s.ClusterIP == at.Addr() {
 			return s.Ref
 		}
 	}
-	return f.rowOwnerRef(b.IDs, state.Ref{Kind: "LoadBalancer", Name: b.Name})
+	if owner := b.VIPOwner(at); owner != (state.Ref{}) {
+		return owner
+	}
+	return state.Ref{Kind: "LoadBalancer", Name: b.Name}
 }
 
 func (w *traceRun) describeBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort,

@@ -233,7 +233,7 @@ func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 				continue
 			}
 			ports = append(ports, fmt.Sprintf("%d/%s", v.Address.Port(), loadBalancerProtocol(*b)))
-			if of := p.loadBalancerRef(b, v.Address.Addr()); !slices.Contains(about, of) {
+			if of := p.vipOwnerRef(b, v.Address); !slices.Contains(about, of) {
 				about = append([]state.Ref{of}, about...)
 			}
 		}

@@ -168,7 +168,7 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
 		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
-		c.addHop(c.pkt, c.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
+		c.addHop(c.pkt, c.vipOwnerRef(b, v.Address), "Load_Balancer "+b.Name, "%s",
 			c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
 	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // the backend is the sender itself

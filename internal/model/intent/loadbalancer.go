@@ -1,6 +1,7 @@
 package intent
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -11,13 +12,14 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// LoadBalancer balances connections to VIPs over backends, for one protocol.
+// LoadBalancer is a load balancer of a VPC for one protocol. Its VIPs are entries of their own: a change of one does not
+// write the others.
 type LoadBalancer struct {
-	// Service is the owner as namespace/name. Name joins both with a hyphen, so it may not be unique.
+	Name string
+	// Service is the only Service of the load balancer, as namespace/name. Empty: Services share it. The name of a
+	// load balancer with one Service joins namespace and name with a hyphen, so it may not be unique.
 	Service  string
-	Name     string
 	Protocol Protocol
-	VIPs     []VIP // sorted
 	// AffinityTimeout is how many seconds a client keeps its backend. 0: no affinity.
 	AffinityTimeout int
 	// CTFlush: OVN flushes the tracked connections of a removed backend.
@@ -27,23 +29,47 @@ type LoadBalancer struct {
 	Router, Switch string
 }
 
-// VIP is an address and port that is balanced. Without backends, connections to it are refused.
-type VIP struct {
-	Address  netip.AddrPort
-	Backends []netip.AddrPort // sorted
+// ID returns what identifies a load balancer in its VPC.
+func (b LoadBalancer) ID() string {
+	if b.Service == "" {
+		return b.Name
+	}
+	return b.Service + " " + string(b.Protocol)
 }
 
-// Compare orders by address and port.
-func (v VIP) Compare(o VIP) int { return v.Address.Compare(o.Address) }
+// VIP is an address and port that a load balancer balances. Without backends, connections to it are refused.
+type VIP struct {
+	LoadBalancer string // its ID
+	Protocol     Protocol
+	Address      netip.AddrPort
+	Backends     []netip.AddrPort // sorted
+	Service      string           // the owner, as namespace/name
+}
 
-func (v VIP) equal(o VIP) bool { return v.Address == o.Address && slices.Equal(v.Backends, o.Backends) }
+// Key returns protocol, address and port, whichever load balancer has them: if a VIP moves to another load balancer, it
+// is removed and added in one transaction.
+func (v VIP) Key(router string) RowKey {
+	return RowKey{"Load_Balancer vips", router, FormatVIP(v.Protocol, v.Address)}
+}
+
+// FormatVIP returns protocol, address and port as text.
+func FormatVIP(protocol Protocol, address netip.AddrPort) string {
+	return string(protocol) + " " + address.String()
+}
+
+// Equal compares all fields.
+func (v VIP) Equal(o Row) bool {
+	other, is := o.(VIP)
+	return is && v.LoadBalancer == other.LoadBalancer && v.Protocol == other.Protocol && v.Address == other.Address &&
+		v.Service == other.Service && slices.Equal(v.Backends, other.Backends)
+}
 
 func (v VIP) String() string {
 	var to []string
 	for _, b := range v.Backends {
 		to = append(to, b.String())
 	}
-	return v.Address.String() + "=" + strings.Join(to, ",")
+	return fmt.Sprintf("%s for %s in %s", cmp.Or(strings.Join(to, ","), "no backends"), v.Service, v.LoadBalancer)
 }
 
 // IPPortMapping has the switch port of a backend and the source address of OVN's health checks. OVN answers ARP
@@ -101,26 +127,19 @@ const (
 	SCTP Protocol = "sctp"
 )
 
-// Key returns Service and protocol.
-func (b LoadBalancer) Key(router string) RowKey {
-	return RowKey{"Load_Balancer", router, b.Service + " " + string(b.Protocol)}
-}
+// Key returns the ID.
+func (b LoadBalancer) Key(router string) RowKey { return RowKey{"Load_Balancer", router, b.ID()} }
 
 // Equal compares all fields.
 func (b LoadBalancer) Equal(o Row) bool {
 	other, is := o.(LoadBalancer)
 	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
-		slices.EqualFunc(b.VIPs, other.VIPs, VIP.equal) && slices.Equal(b.IPPortMappings, other.IPPortMappings) &&
-		b.AffinityTimeout == other.AffinityTimeout && b.CTFlush == other.CTFlush && b.Router == other.Router &&
-		b.Switch == other.Switch
+		slices.Equal(b.IPPortMappings, other.IPPortMappings) && b.AffinityTimeout == other.AffinityTimeout &&
+		b.CTFlush == other.CTFlush && b.Router == other.Router && b.Switch == other.Switch
 }
 
 func (b LoadBalancer) String() string {
-	words := []string{string(b.Protocol)}
-	for _, v := range b.VIPs {
-		words = append(words, v.String())
-	}
-	words = append(words, "on "+b.Router+" and "+b.Switch)
+	words := []string{string(b.Protocol), "on " + b.Router + " and " + b.Switch}
 	if b.AffinityTimeout > 0 {
 		words = append(words, fmt.Sprintf("affinity=%ds", b.AffinityTimeout))
 	}

@@ -13,7 +13,7 @@ import (
 
 // RowKey identifies a row of the OVN northbound database by its unique values, not by its UUID.
 type RowKey struct {
-	Table  string
+	Table  string // for an entry of a map column, also the column
 	Router string // of the VPC that it is created for
 	ID     string // unique in the table and VPC
 }
@@ -24,7 +24,7 @@ var tableOrder = []string{
 	"Static_MAC_Binding",
 	"Logical_Switch_Port",
 	"Port_Group", "ACL", "QoS",
-	"Load_Balancer", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
+	"Load_Balancer", "Load_Balancer vips", "Load_Balancer_Health_Check", "Logical_Router_Static_Route", "NAT", "Logical_Router_Policy",
 }
 
 // Compare orders keys by order of creation, then by router and id.

@@ -126,6 +126,14 @@ type LoadBalancer struct {
 	IDs      ExternalIDs
 }
 
+// VIPOwner returns the Service that a VIP of one of our load balancers exists for. It is zero for VIPs of others.
+func (b LoadBalancer) VIPOwner(vip netip.AddrPort) state.Ref {
+	if namespace, name, ok := strings.Cut(b.IDs[ownership.RowVIPOwnerPrefix+vip.String()], "/"); ok {
+		return state.Ref{Kind: "Service", Namespace: namespace, Name: name}
+	}
+	return b.IDs.Owner()
+}
+
 // VIP is an address of a load balancer with its backends. Port 0 means all ports.
 type VIP struct {
 	Address  netip.AddrPort

@@ -55,6 +55,11 @@ const (
 	// RowParentKey has the switch or port group that a row belongs to. In the database only their sets have this
 	// relation.
 	RowParentKey = "sallyport-in"
+	// RowVIPOwnerPrefix and a VIP are the key under which a load balancer has the Service of the VIP, as namespace/name.
+	RowVIPOwnerPrefix = "sallyport-vip-"
+
+	// RecomputeKey is in the external_ids of a router. Its value changes when ovn-northd has to compute everything again.
+	RecomputeKey = "sallyport-recompute"
 
 	// RowVendorKey identifies our rows in tables of which we read only our own. Kube-OVN uses the same key with its own
 	// value.

@@ -366,6 +366,9 @@ func (x *ExternalSubnet) GrantsAddress(a netip.Addr, namespace string) bool {
 	return namespace != "" && x.SharedAddresses[a] == namespace
 }
 
+// VIP is what OVN has of a VIP: its Service as namespace/name, and the ID of its load balancer.
+type VIP struct{ Service, LoadBalancer string }
+
 // Engine is the state of the shard's Kube-OVN objects and OVN rows.
 type Engine struct {
 	Vpc     Vpc
@@ -386,9 +389,8 @@ type Engine struct {
 	UsedIPRanges []AddressRange
 	// ReturnPorts are the addresses of the return ports, by name.
 	ReturnPorts map[string]netip.Addr
-	// VIPOwners are the Services of the current load balancers: "protocol address:port" → namespace/name of the
-	// Service.
-	VIPOwners map[string]string
+	// VIPs are the VIPs of the current load balancers, by protocol, address and port (intent.FormatVIP).
+	VIPs map[string]VIP
 	// MissingCapabilities is what OVN lacks for returnPath Connection; empty: nothing.
 	MissingCapabilities string
 	// OwnedObjects are all objects in this shard that the controller created. They have to be gone before a finalizer

@@ -152,6 +152,17 @@ func (c *Controller) Start(t *testing.T) {
 	go func() { _ = process.Wait(); close(ended) }()
 }
 
+// StartIfStopped starts the controller unless it runs.
+func (c *Controller) StartIfStopped(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	stopped := c.Process == nil
+	c.mu.Unlock()
+	if stopped {
+		c.Start(t)
+	}
+}
+
 // StartForTest starts the controller and stops it at the end of the test. If the test failed, it logs the end of the
 // controller's log.
 func (c *Controller) StartForTest(t *testing.T) {

@@ -23,7 +23,7 @@ func TestBalancer6Abuse(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 6)
 	c := &serviceScaleFixture{ScaleFixture: harness.NewScaleFixture(t)}
-	c.balancers = newBalancerWatch(t, c.Cluster)
+	c.balancers = harness.NewLoadBalancerWatch(t, c.Cluster)
 	c.GrowTo(t, 3)
 	c.createServices(t, item, show.ChooseSize(30, 6))
 	c.measureVictims(t) // warm up

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
@@ -82,12 +83,23 @@ func countRows(t *testing.T, h *harness.BackendProject) (n int) {
 	return n
 }
 
-// balancerVIPs returns the VIPs of a load balancer in OVN, without the entry that drains endpoints.
+// balancerVIPs returns the VIPs of a Service in OVN, as vip=backends, without the entry that drains endpoints. The name
+// is that of the Service and a protocol, joined by a hyphen.
 func balancerVIPs(t *testing.T, h *harness.BackendProject, name string) string {
 	t.Helper()
-	all := strings.Fields(h.RunNbctl(t, "--bare", "--columns=vips", "find", "Load_Balancer",
-		"name="+h.Namespace+"-"+name))
-	return strings.Join(slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, "240.") }), " ")
+	cut := strings.LastIndexByte(name, '-')
+	var all []string
+	for _, row := range h.ReadNBTable(t, "Load_Balancer", "protocol,vips,external_ids") {
+		vips, ids := row["vips"].(map[string]any), row["external_ids"].(map[string]any)
+		for vip, backends := range vips {
+			if row["protocol"] == name[cut+1:] && ids[ownership.RowVIPOwnerPrefix+vip] == h.Namespace+"/"+name[:cut] &&
+				!strings.HasPrefix(vip, "240.") {
+				all = append(all, fmt.Sprintf("%s=%s", vip, backends))
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }
 
 // showSharedEIp shows two Services on one EIp, including the same port number with different protocols.

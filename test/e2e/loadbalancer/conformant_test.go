@@ -206,7 +206,8 @@ func showNodesUnused(t *testing.T, h *harness.BackendProject) string {
 		t.Errorf("without node ports it has %s", ports)
 	}
 	row := func() string {
-		return h.RunNbctl(t, "--bare", "find", "Load_Balancer", "name="+h.Namespace+"-ported-tcp")
+		return balancerVIPs(t, h, "ported-tcp") + h.RunNbctl(t, "--bare", "--columns=_uuid,options", "find",
+			"Load_Balancer", "name="+sharedBalancer(h))
 	}
 	first, health := row(), ""
 	for _, more := range []string{

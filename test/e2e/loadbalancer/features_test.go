@@ -98,6 +98,14 @@ var features = []feature{
 	{"deleted while the controller is away, it leaves nothing", "(always)", showWhileAway},
 	{"it goes on while the API server is away", "(always)", showWithoutAPI},
 	{"packets outside a connection's window do not end it", "(always)", showStrays},
+	{
+		"an address is still announced when one of its protocols, or its affinity, goes", "`ports`, `sessionAffinity`",
+		showProtocolGoes,
+	},
+	{
+		"rows of earlier versions, one for each Service, become VIPs of shared load balancers without a gap",
+		"(always)", showEarlierRows,
+	},
 }
 
 // managementFeatures is the list for the management VPC. It has a separate lab, because no other test may have objects

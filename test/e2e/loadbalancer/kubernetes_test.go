@@ -39,7 +39,7 @@ func showExternal(t *testing.T, h *harness.BackendProject) string {
 // showPutRight shows that the row is restored after any change by others, without duplicates, and works.
 func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	address := h.CreateService(t, harness.ServiceSpec{Name: "drift"})
-	name := h.Namespace + "-drift-tcp"
+	name := sharedBalancer(h)
 	var took []string
 	for what, hand := range map[string][]string{
 		"deleted":             {"lb-del", name},
@@ -63,6 +63,9 @@ func showPutRight(t *testing.T, h *harness.BackendProject) string {
 	slices.Sort(took)
 	return "back after: " + strings.Join(took, ", ")
 }
+
+// sharedBalancer returns the name of the project's first load balancer for TCP.
+func sharedBalancer(h *harness.BackendProject) string { return h.Namespace + "-lb-tcp-0" }
 
 // balancerState returns a load balancer as the database has it, and how often it is in the sets of the project's router
 // and switch.
@@ -142,8 +145,8 @@ func showFamilies(t *testing.T, h *harness.BackendProject) string {
 func showLeavesNothing(t *testing.T, h *harness.BackendProject) string {
 	before := countRows(t, h)
 	h.CreateService(t, harness.ServiceSpec{Name: "leaves"})
-	if during := countRows(t, h); during != before+1 {
-		t.Errorf("a Service makes %d rows", during-before)
+	if during := countRows(t, h); during != before || balancerVIPs(t, h, "leaves-tcp") == "" {
+		t.Errorf("a Service makes %d rows and the VIPs %q", during-before, balancerVIPs(t, h, "leaves-tcp"))
 	}
 	h.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Service, metadata: {name: leaves, namespace: %s}, spec: {type: ClusterIP, selector: %s, ports: %s}}", h.Namespace, harness.BackendSelector, harness.HTTPPort))
 	expectNothingLeft(t, h, before)
@@ -154,12 +157,14 @@ func showLeavesNothing(t *testing.T, h *harness.BackendProject) string {
 	h.WaitServiceProgrammed(t, "leaves")
 	h.DeleteAndWait(t, "Service", h.Namespace, "leaves")
 	expectNothingLeft(t, h, before)
-	return "1 row, 1 EIp and 2 objects come and go"
+	return "1 VIP, 1 EIp and 2 objects come and go"
 }
 
 func expectNothingLeft(t *testing.T, h *harness.BackendProject, rows int) {
 	t.Helper()
-	harness.Eventually(t, "rows go", func() bool { return countRows(t, h) == rows })
+	harness.Eventually(t, "the VIP goes, and no row comes", func() bool {
+		return countRows(t, h) == rows && balancerVIPs(t, h, "leaves-tcp") == ""
+	})
 	harness.Eventually(t, "objects go", func() bool {
 		return h.ReadField(t, "Service", h.Namespace, "leaves-ext", "metadata", "name") == "" &&
 			h.ReadField(t, "EndpointSlice", h.Namespace, "leaves-ext", "metadata", "name") == ""

@@ -20,7 +20,7 @@ import (
 // tested.
 type serviceScaleFixture struct {
 	*harness.ScaleFixture
-	balancers *balancerWatch
+	balancers *harness.LoadBalancerWatch
 	services  int
 }
 
@@ -30,7 +30,7 @@ func TestBalancer5Speed(t *testing.T) {
 	harness.RunAlone(t)
 	item := balancerItems.Item(t, 5)
 	c := &serviceScaleFixture{ScaleFixture: harness.NewScaleFixture(t)}
-	c.balancers = newBalancerWatch(t, c.Cluster)
+	c.balancers = harness.NewLoadBalancerWatch(t, c.Cluster)
 	c.GrowTo(t, show.ChooseSize(100, 4))
 	for _, size := range show.ChooseSize([]int{1000, 10000}, []int{80}) {
 		c.createServices(t, item, size)
@@ -44,10 +44,10 @@ func (c *serviceScaleFixture) serviceName(i int) (namespace, name string) {
 	return c.NamespaceOf(i % c.Size), fmt.Sprintf("s%05d", i)
 }
 
-// balancerName returns the name of a Service's load balancer.
+// balancerName returns the name under which the VIP of a Service is watched.
 func (c *serviceScaleFixture) balancerName(i int) string {
 	namespace, name := c.serviceName(i)
-	return namespace + "-" + name + "-tcp"
+	return namespace + "/" + name
 }
 
 // createServices creates Services with ten endpoints each, up to the given number. Those of a project share one
@@ -73,7 +73,7 @@ func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size
 	}
 	wrote := time.Since(begun)
 	for i := c.services; i < size; i++ {
-		if _, err := c.balancers.waitUntil(ctx, c.balancerName(i), hasBackend(endpointAddress(i, 9))); err != nil {
+		if _, err := c.balancers.WaitUntil(ctx, c.balancerName(i), harness.HasBackend(endpointAddress(i, 9))); err != nil {
 			t.Fatalf("load balancer %s: %v", c.balancerName(i), err)
 		}
 	}
@@ -151,7 +151,7 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 // waitQuiet waits until all components are idle.
 func (c *serviceScaleFixture) waitQuiet(t *testing.T) {
 	t.Helper()
-	if err := c.balancers.waitQuiet(harness.Within(t, 20*time.Minute),
+	if err := c.balancers.WaitQuiet(harness.Within(t, 20*time.Minute),
 		show.ChooseSize(10*time.Second, time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i, n int) (accepted, 
 // timeUntilBackend returns the time from a moment until a load balancer had a backend.
 func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, balancer, backend string) time.Duration {
 	t.Helper()
-	at, err := c.balancers.waitUntil(harness.Within(t, 30*time.Second), balancer, hasBackend(backend))
+	at, err := c.balancers.WaitUntil(harness.Within(t, 30*time.Second), balancer, harness.HasBackend(backend))
 	if err != nil {
 		t.Fatalf("%s does not lead to %s: %v", balancer, backend, err)
 	}
@@ -214,26 +214,24 @@ func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, ba
 // change is observed.
 func (c *serviceScaleFixture) measureBareTransaction(t *testing.T, n int) time.Duration {
 	t.Helper()
-	ctx, row := harness.Within(t, 30*time.Second), &balancerRow{Name: "bare", VIPs: map[string]string{}}
+	ctx, row := harness.Within(t, 30*time.Second), &harness.LoadBalancerRow{Name: "bare", VIPs: map[string]string{}}
 	var ten []string
 	for k := range 9 {
 		ten = append(ten, endpointAddress(0, k))
 	}
 	mark := fmt.Sprintf("10.0.1.%d:8080", n%250)
 	row.VIPs["192.0.2.1:80"] = strings.Join(append(ten, mark), ",")
-	c.balancers.mu.Lock()
-	have, there := c.balancers.rows[row.Name]
-	c.balancers.mu.Unlock()
-	operations, err := c.balancers.nb.Create(row)
+	have, there := c.balancers.Row(row.Name)
+	operations, err := c.balancers.NB.Create(row)
 	if there {
 		row.UUID = have.UUID
-		operations, err = c.balancers.nb.Where(row).Update(row, &row.VIPs)
+		operations, err = c.balancers.NB.Where(row).Update(row, &row.VIPs)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	if _, err := c.balancers.nb.Transact(ctx, operations...); err != nil {
+	if _, err := c.balancers.NB.Transact(ctx, operations...); err != nil {
 		t.Fatal(err)
 	}
 	return c.timeUntilBackend(t, begun, row.Name, mark)

@@ -169,10 +169,16 @@ var engineNode = regexp.MustCompile(`Node: (\w+)\n- recompute:\s+(\d+)`)
 // measureChange makes a change, and returns how northd handles it and the CPU time of that.
 func (n *northd) measureChange(t *testing.T, command []string) (handling string, cpu time.Duration) {
 	t.Helper()
+	return n.measureAction(t, func() { n.RunNbctl(t, command...) })
+}
+
+// measureAction does the same for changes that others make.
+func (n *northd) measureAction(t *testing.T, act func()) (handling string, cpu time.Duration) {
+	t.Helper()
 	n.RunNbctl(t, "--wait=sb", "sync")
 	n.RunTool(t, "ovn-appctl", "-t", n.control, "inc-engine/clear-stats")
 	before := n.cpuTime(t)
-	n.RunNbctl(t, command...)
+	act()
 	n.RunNbctl(t, "--wait=sb", "sync")
 	cpu = n.cpuTime(t) - before
 	recomputed := map[string]bool{}

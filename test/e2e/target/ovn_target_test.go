@@ -126,9 +126,12 @@ func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows 
 		to := netip.MustParseAddrPort(backend)
 		port, _ := intent.NewPodPort("shop", "pod")
 		for _, r := range []intent.Row{
+			intent.VIP{
+				LoadBalancer: intent.ServiceKey(by) + " tcp", Protocol: intent.TCP, Address: vip,
+				Backends: []netip.AddrPort{to}, Service: intent.ServiceKey(by),
+			},
 			intent.LoadBalancer{
 				Service: intent.ServiceKey(by), Name: "shop-way-in-tcp", Protocol: intent.TCP,
-				VIPs: []intent.VIP{{Address: vip, Backends: []netip.AddrPort{to}}},
 				IPPortMappings: []intent.IPPortMapping{{
 					Backend: to.Addr(),
 					Port:    port,

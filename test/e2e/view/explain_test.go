@@ -130,7 +130,7 @@ func (d *explainFixture) checkHealthy(t *testing.T) {
 	}{
 		{
 			"eip/front -n " + d.Namespace, d.frontAddress, public, "Load_Balancer",
-			d.Namespace + "-web-tcp tcp " + d.frontAddress + ":80 → ",
+			d.Namespace + "-lb-tcp-0 tcp " + d.frontAddress + ":80 → ",
 		},
 		{"fip/one", d.fipAddress, public, "NAT", "dnat_and_snat " + d.fipAddress + " " + d.Pods["b2"]},
 		{"svc/web -n " + d.Namespace, d.frontAddress, public, "Load_Balancer", d.Pods["b1"] + ":80"},

@@ -218,8 +218,8 @@ func (t *projectBuilder) addService(name, network string, targets []clusterstate
 			Message: "no pod is ready behind this Service",
 		})
 	}
-	s.Endpoints, t.router.Balancers = newEndpoints(s, targets),
-		append(t.router.Balancers, t.newLoadBalancer(s, a, targets))
+	s.Endpoints = newEndpoints(s, targets)
+	t.addVIPs(s, a, targets)
 	t.Cluster.Services = append(t.Cluster.Services, s)
 	t.Cluster.Beside = append(t.Cluster.Beside, t.newHeadlessService(s))
 	if t.index%2 == 0 && name == "web" {
@@ -264,12 +264,14 @@ func targetPort(p clusterstate.ServicePort) uint16 {
 	return map[int]uint16{80: 8080, 443: 8443}[p.Port]
 }
 
-func (t *projectBuilder) newLoadBalancer(s clusterstate.Service, a netip.Addr, targets []clusterstate.Pod) logical.LoadBalancer {
-	b := logical.LoadBalancer{
-		Name:     t.ns + "-" + s.Name + "-tcp",
-		Protocol: "tcp",
-		IDs:      t.ownerIDs("Service", t.ns, s.Name),
+// addVIPs adds the VIPs of a Service to the load balancer of the project.
+func (t *projectBuilder) addVIPs(s clusterstate.Service, a netip.Addr, targets []clusterstate.Pod) {
+	if len(t.router.Balancers) == 0 {
+		t.router.Balancers = []logical.LoadBalancer{{
+			Name: t.ns + "-lb-tcp-0", Protocol: "tcp", IDs: t.ownerIDs("LoadBalancer", t.ns, "shared"),
+		}}
 	}
+	b := &t.router.Balancers[0]
 	for _, p := range s.Ports {
 		v := logical.VIP{Address: netip.AddrPortFrom(a, uint16(p.Port))} //nolint:gosec // a generated port
 		for _, pod := range targets {
@@ -278,8 +280,8 @@ func (t *projectBuilder) newLoadBalancer(s clusterstate.Service, a netip.Addr, t
 			}
 		}
 		b.VIPs = append(b.VIPs, v)
+		b.IDs[ownership.RowVIPOwnerPrefix+v.Address.String()] = s.Namespace + "/" + s.Name
 	}
-	return b
 }
 
 // addEgressPolicies adds the objects for egress through other networks.
