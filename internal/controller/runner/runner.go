@@ -14,11 +14,12 @@ import (
 
 // Minimum interval between the starts of two runs of a shard: the first event of a burst starts a run at once, all
 // others together one more. A very large shard has a longer interval, so that a tenant with constant changes does not
-// use a whole CPU, here and in OVN.
+// use a whole CPU, here and in OVN. maxCooldown limits it: no change waits longer, however large the shard is.
 const (
 	minInterval     = 20 * time.Millisecond
 	largeShardSize  = 2000
 	cooldownPerItem = 300 * time.Microsecond // for each item above largeShardSize
+	maxCooldown     = time.Second
 )
 
 // Retries of a failed shard: 100 ms, 200 ms, … up to 30 seconds.
@@ -160,7 +161,7 @@ func (r *Runner) setCooldown(of shard.Shard, size int) {
 		delete(r.cooldowns, of)
 		return
 	}
-	r.cooldowns[of] = time.Duration(size-largeShardSize) * cooldownPerItem
+	r.cooldowns[of] = min(time.Duration(size-largeShardSize)*cooldownPerItem, maxCooldown)
 }
 
 // forgetOldRuns drops the start times that no longer delay a run, so that shards that were deleted long ago use no

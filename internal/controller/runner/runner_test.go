@@ -171,6 +171,32 @@ func TestALargeShardRestsLonger(t *testing.T) {
 	}
 }
 
+// A change of the largest shard waits at most a second, and a change after a second of quiet does not wait.
+func TestTheLargestShardRestsASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := make(chan time.Time, 10)
+		r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
+			began <- time.Now()
+			return runner.Result{Size: 1_000_000}, nil
+		}, ignoreDone, discardLogger())
+		startRunner(t, r, 1)
+		r.Enqueue(shard.Named("acme"))
+		first := <-began
+		synctest.Wait() // the size is known after the first run
+		r.Enqueue(shard.Named("acme"))
+		second := <-began
+		if rested := second.Sub(first); rested != time.Second {
+			t.Errorf("the shard ran again after %v", rested)
+		}
+		<-time.After(time.Second)
+		asked := time.Now()
+		r.Enqueue(shard.Named("acme"))
+		if waited := (<-began).Sub(asked); waited > 0 {
+			t.Errorf("a change after a quiet second waited for %v", waited)
+		}
+	})
+}
+
 // Slow shards, of which one tenant may have many, leave workers for others, and a run that does not return is
 // cancelled.
 func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
