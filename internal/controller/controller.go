@@ -47,6 +47,7 @@ type Config struct {
 	// tls.crt and tls.key; if it is empty, a self-signed certificate is generated.
 	MetricsSecure  bool
 	MetricsCertDir string
+	ProfileAddress string // of Go's pprof; 0: no profiles
 }
 
 // Run runs the controller until the context ends. It returns when running shards have finished.
@@ -102,7 +103,7 @@ func (c Config) managerOptions() manager.Options {
 	wait := shutdownTimeout + 5*time.Second
 	return manager.Options{
 		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: c.metricsOptions(),
-		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
+		HealthProbeBindAddress: c.HealthAddress, PprofBindAddress: c.ProfileAddress, GracefulShutdownTimeout: &wait,
 		LeaderElection: c.LeaderElect, LeaderElectionID: leaseName, LeaderElectionNamespace: c.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 	}
