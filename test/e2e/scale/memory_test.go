@@ -53,7 +53,7 @@ func TestScale7Memory(t *testing.T) {
 		f.ControlLab(t, "pause", process)
 	}
 	empty := f.measureMemory(t)
-	services := show.ChooseSize(10000, 200)
+	services := show.ChooseSize(10000, 150)
 	f.createServices(t, services)
 	grown := f.measureMemory(t)
 	each := (grown.heap - empty.heap) / float64(services) / 1024
