@@ -15,6 +15,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // trimForTest returns an object as a cache keeps it.
@@ -141,6 +142,40 @@ func TestAppliedServiceIsKept(t *testing.T) {
 	if trimmed := trimForTest(t, s.DeepCopy()); !reflect.DeepEqual(trimmed.Spec, s.Spec) ||
 		!reflect.DeepEqual(trimmed.Annotations, s.Annotations) {
 		t.Errorf("the cache keeps %+v", trimmed)
+	}
+}
+
+// Kubernetes updates EndpointSlices for reasons that do not concern load balancers.
+func TestOnlyChangedEndpointsTriggerRuns(t *testing.T) {
+	service := newClusterService("web")
+	service.ManagedFields = nil
+	for what, c := range map[string]struct {
+		change func(*discoveryv1.EndpointSlice)
+		runs   bool
+	}{
+		"the time of the last change": {func(s *discoveryv1.EndpointSlice) { s.Annotations = nil }, false},
+		"a zone":                      {func(s *discoveryv1.EndpointSlice) { s.Endpoints[2].Zone = new(string) }, false},
+		"an endpoint terminates": {func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[2].Conditions.Terminating = new(true)
+		}, false},
+		"an endpoint is not ready": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[2].Conditions.Ready = new(false) }, true},
+		"another address":          {func(s *discoveryv1.EndpointSlice) { s.Endpoints[2].Addresses[0] = "10.0.0.99" }, true},
+		"another port":             {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9090)) }, true},
+		"one endpoint less":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[1:] }, true},
+		"another Service": {func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelServiceName] = "other"
+		}, true},
+	} {
+		was, is, runs := newClusterSlice("web"), newClusterSlice("web"), false
+		is.ResourceVersion = "79"
+		c.change(is)
+		w := &eventMapper{
+			cluster: newFakeCluster(service), enqueue: func(shard.Shard) { runs = true },
+		}
+		w.handleChange(t.Context(), trimForTest(t, was), trimForTest(t, is))
+		if runs != c.runs {
+			t.Errorf("%s: runs %t, wanted %t", what, runs, c.runs)
+		}
 	}
 }
 
