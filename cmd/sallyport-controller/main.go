@@ -85,6 +85,9 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 	c.AddFlags(f)
 	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "elect a leader among the replicas")
+	f.DurationVar(&c.LeaseDuration, "leader-elect-lease-duration", 3*time.Second,
+		"time after which another replica replaces a leader that does not renew its Lease; "+
+			"a leader that can't renew it for five sixths of this time exits")
 	f.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", "",
 		"namespace of the Lease, which is renewed even without leader election (default: the namespace of the pod)")
 	f.StringVar(&c.MetricsAddress, "metrics-address", ":8080",
