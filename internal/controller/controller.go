@@ -42,11 +42,13 @@ type Config struct {
 
 	LeaderElect                   bool
 	LeaderElectionNamespace       string
+	LeaseDuration                 time.Duration // after which a silent leader is replaced
 	MetricsAddress, HealthAddress string
 	// MetricsSecure serves metrics over TLS and only to users that the cluster authorizes. MetricsCertDir contains
 	// tls.crt and tls.key; if it is empty, a self-signed certificate is generated.
 	MetricsSecure  bool
 	MetricsCertDir string
+	ProfileAddress string // of Go's pprof; 0: no profiles
 }
 
 // Run runs the controller until the context ends. It returns when running shards have finished.
@@ -98,13 +100,22 @@ func (c Config) addHeartbeat(mgr manager.Manager, logger *slog.Logger) error {
 	return mgr.Add(beat)
 }
 
+// The parts of the lease duration after which a leader that can't renew its Lease gives up, and at which replicas try to
+// acquire it. client-go adds up to 120 % to the second.
+const (
+	renewDeadlineShare = 5. / 6
+	retryPeriodShare   = 2. / 15
+)
+
 func (c Config) managerOptions() manager.Options {
 	wait := shutdownTimeout + 5*time.Second
+	renew := time.Duration(renewDeadlineShare * float64(c.LeaseDuration))
+	retry := time.Duration(retryPeriodShare * float64(c.LeaseDuration))
 	return manager.Options{
 		Scheme: kube.Scheme(), Cache: kube.CacheOptions(), Metrics: c.metricsOptions(),
-		HealthProbeBindAddress: c.HealthAddress, GracefulShutdownTimeout: &wait,
+		HealthProbeBindAddress: c.HealthAddress, PprofBindAddress: c.ProfileAddress, GracefulShutdownTimeout: &wait,
 		LeaderElection: c.LeaderElect, LeaderElectionID: leaseName, LeaderElectionNamespace: c.LeaderElectionNamespace,
-		LeaderElectionReleaseOnCancel: true,
+		LeaderElectionReleaseOnCancel: true, LeaseDuration: &c.LeaseDuration, RenewDeadline: &renew, RetryPeriod: &retry,
 	}
 }
 

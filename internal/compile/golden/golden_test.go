@@ -108,6 +108,25 @@ func TestGoldenInAnyOrder(t *testing.T) {
 	}
 }
 
+// Caches keep only the fields that are read.
+func TestGoldenFromCache(t *testing.T) {
+	for _, g := range loadCases(t) {
+		want := g.renderText(t, g.objects)
+		var trimmed []client.Object
+		for _, o := range g.objects {
+			kept, err := kube.TrimObject(o.DeepCopyObject())
+			if err != nil {
+				t.Fatal(err)
+			}
+			trimmed = append(trimmed, kept.(client.Object))
+		}
+		if got := g.renderText(t, trimmed); got != want {
+			t.Errorf("%s reads fields that a cache does not keep:\n%s", g.name(),
+				diff.Diff("whole objects", []byte(want), "trimmed", []byte(got)))
+		}
+	}
+}
+
 func loadCases(t *testing.T) []*goldenCase {
 	t.Helper()
 	paths, err := filepath.Glob("../testdata/*.txtar")

@@ -14,11 +14,12 @@ import (
 
 // Minimum interval between the starts of two runs of a shard: the first event of a burst starts a run at once, all
 // others together one more. A very large shard has a longer interval, so that a tenant with constant changes does not
-// use a whole CPU, here and in OVN.
+// use a whole CPU, here and in OVN. maxCooldown limits it: no change waits longer, however large the shard is.
 const (
 	minInterval     = 20 * time.Millisecond
 	largeShardSize  = 2000
 	cooldownPerItem = 300 * time.Microsecond // for each item above largeShardSize
+	maxCooldown     = time.Second
 )
 
 // Retries of a failed shard: 100 ms, 200 ms, … up to 30 seconds.
@@ -61,6 +62,7 @@ type DoneFunc func(of shard.Shard, took time.Duration, err error)
 // Runner runs shards in parallel, but never the same shard twice at the same time.
 type Runner struct {
 	queue  workqueue.TypedRateLimitingInterface[shard.Shard]
+	order  *shardOrder
 	run    RunFunc
 	onDone DoneFunc
 	logger *slog.Logger
@@ -77,12 +79,22 @@ type Runner struct {
 
 // New returns a runner that is not started.
 func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[shard.Shard](minRetryDelay, maxRetryDelay)
+	order := newShardOrder()
 	return &Runner{
-		queue: workqueue.NewTypedRateLimitingQueue(retries), run: run, onDone: watch, logger: logger,
+		queue: newQueue(order), order: order, run: run, onDone: watch, logger: logger,
 		requeues: map[shard.Shard]int{}, startedAt: map[shard.Shard]time.Time{}, cooldowns: map[shard.Shard]time.Duration{},
 		slowShards: map[shard.Shard]bool{},
 	}
+}
+
+// newQueue returns a queue in which failed shards wait longer each time.
+func newQueue(order workqueue.Queue[shard.Shard]) workqueue.TypedRateLimitingInterface[shard.Shard] {
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[shard.Shard](minRetryDelay, maxRetryDelay)
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[shard.Shard]{Queue: order})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(retries, workqueue.TypedRateLimitingQueueConfig[shard.Shard]{
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
+			workqueue.TypedDelayingQueueConfig[shard.Shard]{Queue: ordered}),
+	})
 }
 
 // Enqueue requests a run of a shard. It never blocks.
@@ -107,6 +119,7 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 		r.queue.ShutDown()
 	})
 	defer stop()
+	r.order.started.Store(true)
 	r.maxSlowWorkers = max(workers/2, 1)
 	var group sync.WaitGroup
 	for range workers {
@@ -160,7 +173,7 @@ func (r *Runner) setCooldown(of shard.Shard, size int) {
 		delete(r.cooldowns, of)
 		return
 	}
-	r.cooldowns[of] = time.Duration(size-largeShardSize) * cooldownPerItem
+	r.cooldowns[of] = min(time.Duration(size-largeShardSize)*cooldownPerItem, maxCooldown)
 }
 
 // forgetOldRuns drops the start times that no longer delay a run, so that shards that were deleted long ago use no

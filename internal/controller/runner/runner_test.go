@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,6 +171,89 @@ func TestALargeShardRestsLonger(t *testing.T) {
 			t.Errorf("a shard of %d ran three times in %v", size, took)
 		}
 	}
+}
+
+// A replica that takes over has every shard in its queue. Shards that changed run first, those that change from then on
+// run before the rest, and the rest is not forgotten.
+func TestChangedShardsRunFirst(t *testing.T) {
+	const shards = 100
+	var mu sync.Mutex
+	var order []string
+	done := make(chan struct{})
+	var r *runner.Runner
+	r = runner.New(func(_ context.Context, of shard.Shard) (runner.Result, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, of.Name)
+		switch len(order) {
+		case 10:
+			r.Enqueue(shard.Named("s7"))  // queued since the beginning
+			r.Enqueue(shard.Named("new")) // created after the takeover
+		case shards + 1:
+			close(done)
+		}
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	for i := range shards {
+		r.Enqueue(shard.Named(fmt.Sprint("s", i)))
+	}
+	r.Enqueue(shard.Named("s50")) // changed while another replica was leading
+	startRunner(t, r, 1)
+	<-done
+	mu.Lock()
+	defer mu.Unlock()
+	if order[0] != "s50" || !slices.Contains(order[10:13], "s7") || !slices.Contains(order[10:13], "new") {
+		t.Errorf("the shards ran in the order %v", order)
+	}
+	if slices.Sort(order); len(slices.Compact(order)) != shards+1 {
+		t.Errorf("%d of %d shards ran", len(slices.Compact(order)), shards+1)
+	}
+}
+
+// Constant changes of some shards do not keep those from running that did not change.
+func TestTheBacklogRunsBesideChanges(t *testing.T) {
+	backlog, done := 0, make(chan struct{})
+	var r *runner.Runner
+	r = runner.New(func(_ context.Context, of shard.Shard) (runner.Result, error) {
+		if strings.HasPrefix(of.Name, "busy") {
+			r.Enqueue(shard.Named(of.Name + "x")) // there is always one that is changed
+		} else if backlog++; backlog == 20 {
+			close(done)
+		}
+		return runner.Result{}, nil
+	}, ignoreDone, discardLogger())
+	for i := range 20 {
+		r.Enqueue(shard.Named(fmt.Sprint("s", i)))
+	}
+	r.Enqueue(shard.Named("busy"))
+	startRunner(t, r, 1)
+	<-done // would block
+}
+
+// A change of the largest shard waits at most a second, and a change after a second of quiet does not wait.
+func TestTheLargestShardRestsASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := make(chan time.Time, 10)
+		r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
+			began <- time.Now()
+			return runner.Result{Size: 1_000_000}, nil
+		}, ignoreDone, discardLogger())
+		startRunner(t, r, 1)
+		r.Enqueue(shard.Named("acme"))
+		first := <-began
+		synctest.Wait() // the size is known after the first run
+		r.Enqueue(shard.Named("acme"))
+		second := <-began
+		if rested := second.Sub(first); rested != time.Second {
+			t.Errorf("the shard ran again after %v", rested)
+		}
+		<-time.After(time.Second)
+		asked := time.Now()
+		r.Enqueue(shard.Named("acme"))
+		if waited := (<-began).Sub(asked); waited > 0 {
+			t.Errorf("a change after a quiet second waited for %v", waited)
+		}
+	})
 }
 
 // Slow shards, of which one tenant may have many, leave workers for others, and a run that does not return is

@@ -10,9 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -286,49 +284,6 @@ func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	}
 	object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Vpc, Name: vpc})
 	return err == nil && ownerShard(object) != ""
-}
-
-// CacheOptions trims objects in the cache to what is read. Pods keep names, labels, addresses, node and phase. Nodes
-// keep what decides whether they may hold gateways and egress addresses.
-func CacheOptions() cache.Options {
-	slim := func(o any) (any, error) {
-		switch o := o.(type) {
-		case *corev1.Pod:
-			pod := &corev1.Pod{
-				ObjectMeta: trimMeta(o.ObjectMeta),
-				Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
-			}
-			pod.Spec.NodeName = o.Spec.NodeName
-			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: o.Annotations[kubeovn.IPAddressAnnotation]}
-			return pod, nil
-		case *corev1.Node:
-			node := &corev1.Node{
-				ObjectMeta: trimMeta(o.ObjectMeta),
-				Spec:       corev1.NodeSpec{Unschedulable: o.Spec.Unschedulable},
-			}
-			node.Annotations = map[string]string{kubeovn.ChassisAnnotation: o.Annotations[kubeovn.ChassisAnnotation]}
-			node.Status.Addresses = o.Status.Addresses
-			for _, c := range o.Status.Conditions {
-				if c.Type == corev1.NodeReady {
-					node.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
-				}
-			}
-			return node, nil
-		default:
-			return o, nil
-		}
-	}
-	slimmed := cache.ByObject{Transform: slim}
-	return cache.Options{
-		DefaultTransform: TrimManagedFields,
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: slimmed, &corev1.Node{}: slimmed},
-	}
-}
-
-func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: m.Labels,
-	}
 }
 
 // ListShards returns every shard that has a Project, an EIp, a FIp or a managed object, sorted.

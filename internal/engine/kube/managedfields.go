@@ -167,25 +167,3 @@ func AdoptByLabels(o client.Object) {
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(labels)),
 	}})
 }
-
-// TrimManagedFields transforms objects for caches: it drops managed fields of other managers. Only one fact about
-// others is needed: when Kube-OVN last wrote the status of a Vpc.
-func TrimManagedFields(o any) (any, error) {
-	object, isObject := o.(client.Object)
-	if !isObject {
-		return o, nil // the tombstone of a missed deletion
-	}
-	_, isVpc := o.(*Vpc)
-	var kept []metav1.ManagedFieldsEntry
-	for _, entry := range object.GetManagedFields() {
-		switch {
-		case entry.Manager == ownership.FieldManager || entry.Manager == ownership.StatusManager:
-			kept = append(kept, entry)
-		case isVpc && entry.Subresource == "status":
-			entry.FieldsV1 = nil
-			kept = append(kept, entry)
-		}
-	}
-	object.SetManagedFields(kept)
-	return o, nil
-}

@@ -270,13 +270,16 @@ func servedPorts(o *corev1.Service, slice *discoveryv1.EndpointSlice) (out []dis
 	return out
 }
 
+// podTarget is the kind that an endpoint refers to if it is a pod.
+const podTarget = string(Pod)
+
 func readEndpoint(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) snapshot.Endpoint {
 	out := snapshot.Endpoint{Address: address, Number: int(*port.Port), Ready: boolOrDefault(e.Conditions.Ready, true)}
 	out.Serving = boolOrDefault(e.Conditions.Serving, out.Ready)
 	if port.Name != nil {
 		out.PortName = *port.Name
 	}
-	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+	if e.TargetRef != nil && e.TargetRef.Kind == podTarget {
 		out.TargetPod = e.TargetRef.Name
 	}
 	return out

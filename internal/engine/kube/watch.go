@@ -261,12 +261,23 @@ func (w *eventMapper) handleLoadBalancer(ctx context.Context, was, is client.Obj
 func (w *eventMapper) handleEndpointSlice(ctx context.Context, was, is client.Object) {
 	before, _ := was.(*discoveryv1.EndpointSlice)
 	after, _ := is.(*discoveryv1.EndpointSlice)
+	if isSameEndpointSlice(before, after) {
+		return
+	}
 	if before != nil && (after == nil || serviceNameOf(before) != serviceNameOf(after)) {
 		w.handleEndpoints(ctx, before)
 	}
 	if after != nil {
 		w.handleEndpoints(ctx, after)
 	}
+}
+
+// isSameEndpointSlice reports whether nothing that we read in a slice changed. Kubernetes updates slices also for the
+// time of the last change, zones, and endpoints that terminate.
+func isSameEndpointSlice(before, after *discoveryv1.EndpointSlice) bool {
+	return before != nil && after != nil && serviceNameOf(before) == serviceNameOf(after) &&
+		before.AddressType == after.AddressType &&
+		reflect.DeepEqual(before.Ports, after.Ports) && reflect.DeepEqual(before.Endpoints, after.Endpoints)
 }
 
 // handleEndpoints enqueues the shard of the endpoints of a load balancer.

@@ -36,6 +36,10 @@ func (p *checker) checkControlPlane() {
 	}
 }
 
+// leaseTolerance is how long a lease may have lapsed before nobody is said to hold it: clocks differ, another replica may
+// be about to acquire it, and reading a cluster takes time.
+const leaseTolerance = 5 * time.Second
+
 // describeLapsedLease returns why nobody holds a lease, or "" if somebody does.
 func (p *checker) describeLapsedLease(name string) string {
 	for _, l := range p.Cluster.Leases {
@@ -46,7 +50,7 @@ func (p *checker) describeLapsedLease(name string) string {
 		switch {
 		case l.Holder == "":
 			return fmt.Sprintf("%s gave up its lease %s ago and nobody has acquired it", name, roundDuration(age))
-		case age > l.Lasts+l.Lasts/4:
+		case age > l.Lasts+max(l.Lasts/4, leaseTolerance):
 			return fmt.Sprintf("%s last renewed its lease %s ago", l.Holder, roundDuration(age))
 		}
 		return ""

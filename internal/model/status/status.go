@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -54,17 +55,51 @@ func NewOutcome(plans []state.Plan, failures []state.Failure) Outcome {
 
 // RenderStatuses returns the status of each object with a verdict.
 func RenderStatuses(verdicts []intent.Verdict, outcome Outcome) intent.Statuses {
-	out := intent.Statuses{}
+	out, rendered := make(intent.Statuses, len(verdicts)), map[serviceStatusKey]intent.Status{}
 	for _, v := range verdicts {
 		programmed := programmedFinding(v, outcome)
 		v.Isolated = isolatedFinding(v, outcome)
-		body := statusFields(v, programmed.OK())
-		if !isForeign(v) {
-			body["conditions"] = renderConditions(v, programmed)
+		key, isPlain := newServiceStatusKey(v, programmed)
+		status, known := rendered[key]
+		if !known || !isPlain {
+			status = renderStatus(v, programmed)
 		}
-		out[v.Object] = state.Entry[intent.Status]{Value: intent.NewStatus(body), Origin: v.Object.Ref()}
+		if isPlain {
+			rendered[key] = status
+		}
+		out[v.Object] = state.Entry[intent.Status]{Value: status, Origin: v.Object.Ref()}
 	}
 	return out
+}
+
+func renderStatus(v intent.Verdict, programmed intent.Finding) intent.Status {
+	body := statusFields(v, programmed.OK())
+	if !isForeign(v) {
+		body["conditions"] = renderConditions(v, programmed)
+	}
+	return intent.NewStatus(body)
+}
+
+// serviceStatusKey is everything that the status of a Service depends on. Most Services of a project have the same
+// status, which is rendered once.
+type serviceStatusKey struct {
+	address                        netip.Addr
+	generation                     int64
+	accepted, resolved, programmed intent.Finding
+	lonely, expires                bool
+}
+
+// newServiceStatusKey returns the key of a Service, and false for other objects and for Services with more to say.
+func newServiceStatusKey(v intent.Verdict, programmed intent.Finding) (serviceStatusKey, bool) {
+	f, isService := v.Facts.(intent.ServiceFacts)
+	isRefused := func(p intent.PortFacts) bool { return !p.Refused.OK() }
+	if !isService || f.Foreign || slices.ContainsFunc(f.Ports, isRefused) ||
+		!v.Held.OK() || !v.Tolerated.OK() || !v.Isolated.OK() {
+		return serviceStatusKey{}, false
+	}
+	return serviceStatusKey{
+		f.Address, v.Generation, v.Accepted, v.Resolved, programmed, f.Lonely, f.Expires,
+	}, true
 }
 
 // programmedFinding returns why an object, or a part of it, is not programmed.

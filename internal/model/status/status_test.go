@@ -3,6 +3,7 @@ package status
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -16,6 +17,49 @@ import (
 )
 
 var testFIp = intent.ObjectKey{Kind: intent.FIp, Namespace: "acme-prod", Name: "web"}
+
+// Statuses that are rendered once for several Services are the same as if each were rendered by itself.
+func TestSharedStatusesAreEqualToFreshOnes(t *testing.T) {
+	wrong := intent.Finding{Reason: "Wrong", Message: "it is wrong; correct it"}
+	address := netip.MustParseAddr("192.0.2.1")
+	refused := []intent.PortFacts{{Number: 80, Protocol: intent.TCP, Refused: wrong}}
+	plain := intent.Verdict{Generation: 1, Facts: intent.ServiceFacts{Address: address}}
+	cases := []intent.Verdict{plain, plain}
+	for _, change := range []func(*intent.Verdict){
+		func(v *intent.Verdict) { v.Generation = 2 },
+		func(v *intent.Verdict) { v.Accepted = wrong },
+		func(v *intent.Verdict) { v.Resolved = wrong },
+		func(v *intent.Verdict) { v.Waiting = wrong },
+		func(v *intent.Verdict) { v.Partly = wrong },
+		func(v *intent.Verdict) { v.Held = wrong },
+		func(v *intent.Verdict) { v.Tolerated = wrong },
+		func(v *intent.Verdict) { v.Isolated = wrong },
+		func(v *intent.Verdict) { v.Facts = intent.ServiceFacts{} },
+		func(v *intent.Verdict) { v.Facts = intent.ServiceFacts{Address: address, Lonely: true} },
+		func(v *intent.Verdict) { v.Facts = intent.ServiceFacts{Address: address, Lonely: true, Expires: true} },
+		func(v *intent.Verdict) { v.Facts = intent.ServiceFacts{Address: address, Foreign: true} },
+		func(v *intent.Verdict) { v.Facts = intent.ServiceFacts{Address: address, Ports: refused} },
+		func(v *intent.Verdict) { v.Facts = intent.EIpFacts{Address: address} },
+	} {
+		v := plain
+		change(&v)
+		cases = append(cases, v, v)
+	}
+	for i := range cases {
+		cases[i].Object = intent.ObjectKey{Kind: intent.Service, Namespace: "acme-prod", Name: fmt.Sprint("s", i)}
+	}
+	all, texts := RenderStatuses(cases, Outcome{}), map[string]bool{}
+	for _, v := range cases {
+		fresh := renderStatus(v, programmedFinding(v, Outcome{}))
+		if shared := all[v.Object].Value; shared != fresh {
+			t.Errorf("%+v gives %s, by itself %s", v, shared.Content, fresh.Content)
+		}
+		texts[fresh.Content] = true
+	}
+	if len(texts) != len(cases)/2-1 { // waiting and partly give the same
+		t.Errorf("%d different statuses", len(texts))
+	}
+}
 
 func TestConditions(t *testing.T) {
 	wrong := intent.Finding{Reason: "Wrong", Message: "it is wrong; correct it"}

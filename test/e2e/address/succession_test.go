@@ -38,8 +38,8 @@ func checkLeaderFailover(t *testing.T, c *harness.Cluster, item *show.Item) {
 	c.WaitProgrammed(t, "EIp", ns, "after-death")
 	item.AddFigure("the leading replica killed: the other leads after %.1f s, an EIp made meanwhile is in force after %.1f s",
 		taken.Seconds(), time.Since(begin).Seconds())
-	if taken > 25*time.Second {
-		t.Errorf("the lease was taken over after %s; it lasts 15 s", taken)
+	if taken > 10*time.Second {
+		t.Errorf("the lease was taken over after %s; it lasts 3 s", taken)
 	}
 	first.Start(t)
 	c.PollUntil(t, "the replica that was started again", func() bool {

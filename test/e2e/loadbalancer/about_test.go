@@ -103,7 +103,7 @@ goal is a 99th percentile of twice the quiet run's.
 The median of others does not move. Their 99th percentile, the second slowest of 200 changes, misses the goal in some runs, and a bare
 transaction's is 1.4 to 3.5 times that of the quiet run: ovn-controller, on each of the lab's nodes, works through all of the 5,000 endpoints
 at each write, and shares the two cores with everybody. A very large project is written less often for that: what comes while it rests,
-300 µs for each row and endpoint above 2,000, is written at once after it.
+300 µs for each row and endpoint above 2,000 and at most a second, is written at once after it.
 
 A rolling update of ten pods, five times, under load (item 3): 18,431 requests, 0 failed; 42 took more than 0.9 s, because a SYN was lost.
 

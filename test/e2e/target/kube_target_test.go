@@ -81,8 +81,9 @@ func (w *writeLog) list() []string {
 // newCachedCluster returns the cluster as the controller sees it, with a cache that lives as long as the test.
 func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube.Cluster {
 	t.Helper()
-	store, err := cache.New(c.RESTConfig(t),
-		cache.Options{Scheme: kube.Scheme(), DefaultTransform: kube.TrimManagedFields})
+	options := kube.CacheOptions()
+	options.Scheme = kube.Scheme()
+	store, err := cache.New(c.RESTConfig(t), options)
 	if err != nil {
 		t.Fatal(err)
 	}
