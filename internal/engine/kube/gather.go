@@ -279,7 +279,7 @@ func (c *Cluster) hasProject(ctx context.Context, shard string) bool {
 // ReconcilesVPC reports whether the controller manages a VPC, or should.
 func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	if vpc == kubeovn.ManagementVpc {
-		return c.isShardInUse(ctx, vpc)
+		return c.isManagementInUse(ctx)
 	}
 	if vpc == ownership.EgressVpc || c.hasProject(ctx, vpc) {
 		return true
@@ -298,7 +298,7 @@ func CacheOptions() cache.Options {
 				ObjectMeta: trimMeta(o.ObjectMeta),
 				Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 			}
-			pod.Spec.NodeName = o.Spec.NodeName
+			pod.Spec.NodeName, pod.Spec.HostNetwork = o.Spec.NodeName, o.Spec.HostNetwork
 			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: o.Annotations[kubeovn.IPAddressAnnotation]}
 			return pod, nil
 		case *corev1.Node:
@@ -331,7 +331,8 @@ func trimMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	}
 }
 
-// ListShards returns every shard that has a Project, an EIp, a FIp or a managed object, sorted.
+// ListShards returns every shard that has a Project, an EIp, a FIp, a managed object or pods that EgressIPs select,
+// sorted.
 func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
 	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute},
@@ -351,7 +352,17 @@ func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return c.resolveShards(ctx, objects), nil
+	out := c.resolveShards(ctx, objects)
+	egressIPs, err := c.listEgressIPs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scopes, err := c.listEgressScopes(ctx, egressIPs)
+	for _, scope := range scopes {
+		out = append(out, scope.vpcs...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), err
 }
 
 // resolveShards returns the shards that own the objects; objects in namespaces of the management VPC belong to it.
