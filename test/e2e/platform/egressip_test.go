@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,6 +55,8 @@ func TestPlatform1EgressIP(t *testing.T) {
 		{"fail closed before a pod is looked at", (*platformFixture).checkUnclassifiedPod},
 		{"fail closed when the link is damaged", (*platformFixture).checkDamagedLink},
 		{"no node", (*platformFixture).checkNoNode},
+		{"leaks", (*platformFixture).checkLeaks},
+		{"commands", (*platformFixture).checkCommands},
 		{"Kube-OVN restarts", (*platformFixture).checkKubeOVNRestart},
 		{"deleted", (*platformFixture).checkDeletion},
 		{"a node that dies", (*platformFixture).checkDeadNode},
@@ -231,10 +234,28 @@ func (p *platformFixture) checkInbound(t *testing.T) string {
 	for _, pod := range []string{"s1.mail", "s3.mail"} { // their own connections still have the egress address
 		p.expectEgressAs(t, pod, egressAddress)
 	}
+	p.expectNodeReturnNeeded(t)
 	p.DeleteAndWait(t, "Service", "mail", "in")
 	p.SyncFlows(t)
 	p.ExpectAnswer(t, "internet", "http://"+p.nodeAddresses["node1"]+":8000", "s1", harness.InternetAddress)
 	return "a load balancer and two nodes that keep the client's address: answers, with and without the load balancer"
+}
+
+// expectNodeReturnNeeded is the control of checkInbound: without the policy for replies through nodes, a client of a node
+// gets no answer.
+func (p *platformFixture) expectNodeReturnNeeded(t *testing.T) {
+	t.Helper()
+	target := "http://" + p.nodeAddresses["node1"] + ":8000"
+	resume := p.pauseController(t)
+	p.RunNbctl(t, "lr-policy-del", "ovn-cluster", strconv.Itoa(ownership.ReturnReply),
+		fmt.Sprintf(`inport == "ovn-cluster-ovn-default" && pkt.mark == %d`, ownership.NodeReturnMark))
+	p.SyncFlows(t)
+	p.ExpectSilence(t, "internet", target)
+	resume()
+	harness.Eventually(t, "the policy is restored", func() bool {
+		_, err := p.SendRequest("internet", target)
+		return err == nil
+	})
 }
 
 // checkLabelChanges shows that the labels of pods and namespaces decide.
@@ -322,10 +343,11 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 	for _, damage := range []struct {
 		what    string
 		command []string
+		control bool
 	}{
-		{"no chassis group", []string{"clear", "logical_router_port", end, "ha_chassis_group"}},
-		{"a group without chassis", []string{"clear", "ha_chassis_group", group, "ha_chassis"}},
-		{"no port", []string{"lrp-del", end}},
+		{"no chassis group", []string{"clear", "logical_router_port", end, "ha_chassis_group"}, true},
+		{"a group without chassis", []string{"clear", "ha_chassis_group", group, "ha_chassis"}, false},
+		{"no port", []string{"lrp-del", end}, false},
 	} {
 		t.Run(damage.what, func(t *testing.T) {
 			p.expectEgressAs(t, "s1.mail", egressAddress)
@@ -343,6 +365,9 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 			if drops := p.ReadDroppedFlows(t, "router-ext-public"); len(drops) > 0 {
 				t.Errorf("packets with other source addresses reached the network: %v", drops)
 			}
+			if damage.control {
+				p.expectSpoofedPackets(t)
+			}
 			resume()
 			p.expectEgressAs(t, "s1.mail", egressAddress)
 		})
@@ -352,6 +377,18 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 		t.Error("the capture sees nothing")
 	}
 	return "without its group, without chassis and without the port nothing leaves; repaired afterwards"
+}
+
+// expectSpoofedPackets is the control of checkDamagedLink: without the policy that drops what a link has not translated,
+// packets with a pod's address reach the network, and its router drops them.
+func (p *platformFixture) expectSpoofedPackets(t *testing.T) {
+	t.Helper()
+	p.RunNbctl(t, "lr-policy-del", ownership.EgressVpc, strconv.Itoa(ownership.EgressLinkSource))
+	p.SyncFlows(t)
+	p.ExpectSilence(t, "s1.mail", "http://"+harness.InternetAddress)
+	if len(p.ReadDroppedFlows(t, "router-ext-public")) == 0 {
+		t.Error("no packet reaches the network without the policy either")
+	}
 }
 
 // checkNoNode shows that without a node selected pods cannot leave, or leave through their node if the EgressIP fails
@@ -453,15 +490,16 @@ func (p *platformFixture) checkDeadNode(t *testing.T) string {
 	return fmt.Sprintf("%d ms until the next answer, never with another address", took.Milliseconds())
 }
 
-// holder returns the node that holds the only address of an EgressIP.
-func (p *platformFixture) holder(t *testing.T, name string) string {
+// holder waits until a node holds the only address of an EgressIP, and returns the node.
+func (p *platformFixture) holder(t *testing.T, name string) (node string) {
 	t.Helper()
-	e := &ovnv1.EgressIP{}
-	if err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: name}, e); err != nil {
-		t.Fatal(err)
-	}
-	if len(e.Status.Items) != 1 {
-		t.Fatalf("EgressIP %s has %v, want one address on one node", name, e.Status.Items)
-	}
-	return e.Status.Items[0].Node
+	harness.Eventually(t, "a node holds the address of "+name, func() bool {
+		e := &ovnv1.EgressIP{}
+		err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: name}, e)
+		if err == nil && len(e.Status.Items) == 1 {
+			node = e.Status.Items[0].Node
+		}
+		return node != ""
+	})
+	return node
 }
