@@ -55,6 +55,7 @@ func TestPlatform1EgressIP(t *testing.T) {
 		{"fail closed before a pod is looked at", (*platformFixture).checkUnclassifiedPod},
 		{"fail closed when the link is damaged", (*platformFixture).checkDamagedLink},
 		{"no node", (*platformFixture).checkNoNode},
+		{"with --management-network-type", (*platformFixture).checkHostAccess},
 		{"leaks", (*platformFixture).checkLeaks},
 		{"commands", (*platformFixture).checkCommands},
 		{"Kube-OVN restarts", (*platformFixture).checkKubeOVNRestart},
@@ -416,6 +417,29 @@ func (p *platformFixture) checkNoNode(t *testing.T) string {
 	assignable("")
 	p.expectEgressAs(t, "s1.mail", egressAddress)
 	return "a selected pod stays inside, or with failurePolicy Open leaves through its node"
+}
+
+// checkHostAccess shows that selected pods keep their address when pods of the default VPC get access to the hosts of a
+// network, which other pods reach with the address of the router there.
+func (p *platformFixture) checkHostAccess(t *testing.T) string {
+	p.redirectPods(t)
+	cloud, args := p.Network(t, "cloud"), p.Args
+	restart := func(args []string) {
+		p.Stop(syscall.SIGTERM)
+		p.Args = args
+		p.Start(t)
+	}
+	restart(append(slices.Clone(args), "--management-network-type=cloud"))
+	t.Cleanup(func() { restart(args) })
+	var router netip.Addr
+	harness.Eventually(t, "u1 reaches hosts of the network with an address there", func() bool {
+		a, err := p.SendRequest("u1.mail", "http://"+cloud.NeighbourAddress)
+		router = a.Saw.Addr()
+		return err == nil && p.Segment(t, "ext-cloud").Prefixes[0].Contains(router)
+	})
+	p.ExpectAnswers(t, "s1.mail", cloud.NeighbourAddress, cloud.Neighbour, egressAddress)
+	p.ExpectAnswers(t, "s1.mail", harness.InternetAddress, "internet", egressAddress)
+	return fmt.Sprintf("a host of the network sees %s, and %s for another pod", egressAddress, router)
 }
 
 // checkKubeOVNRestart shows that a restart of Kube-OVN's controller removes nothing.
