@@ -148,7 +148,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -227,6 +227,10 @@ show-house: parts chart ## Show how the code is named, sized and documented, and
 .PHONY: show-scale
 show-scale: parts chart ## Show what grows with the number of projects, at full size, a line for each item (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestScale' ./test/e2e/scale -show
+
+.PHONY: show-platform
+show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promises, at full size, a line for each (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform -show
 
 ##@ Help
 

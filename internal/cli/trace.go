@@ -39,7 +39,8 @@ those that Sallyport did not write, in the order of OVN's tables. No packet is
 sent. If a load balancer has several endpoints, each endpoint has its own path.
 With --from, the trace starts at a pod and shows through which network, from
 which node and with which source address its packets leave. Packets from a pod
-of Kube-OVN's default VPC are traced to its node, which forwards them.
+of Kube-OVN's default VPC are traced to its node, which forwards them, unless an
+EgressIP selects the pod.
 
 Nodes on the path are queried through their agents, if installed: which hosts
 answer on their external networks, and through which interface the node itself

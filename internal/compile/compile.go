@@ -72,6 +72,7 @@ type compiler struct {
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
+	redirectedPods  []netip.Addr     // pods of the management VPC that use egress addresses
 	refusedProjects []intent.Verdict // verdicts on Projects whose shard belongs to an older one
 }
 

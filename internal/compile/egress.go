@@ -315,7 +315,7 @@ func (i internalAddresses) linkNetwork(number uint32) netip.Prefix {
 func (e *egressCompiler) forEachLink(do func(q *egressIPRequest, h *egressAddress, vpc string)) {
 	for _, q := range e.requests {
 		for _, h := range q.addresses {
-			for _, vpc := range h.admittedVPCs(q.Vpcs) {
+			for _, vpc := range q.admittedVPCs(h) {
 				if h.node != "" {
 					do(q, h, vpc)
 				}
@@ -350,7 +350,7 @@ func (e *egressCompiler) emitAddresses() {
 		if e.w.PortNetworks != nil && !e.w.PeerPorts[ownership.VPCEgressLinkPort(vpc, h.address)] {
 			q.waiting = firstProblem(q.waiting, intent.Finding{
 				Reason:  intent.Programming,
-				Message: fmt.Sprintf("project %s has no link to %s yet", vpc, h.address),
+				Message: fmt.Sprintf("VPC %s has no link to %s yet", vpc, h.address),
 			})
 		}
 	})
@@ -384,7 +384,7 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	for _, half := range splitPrefix(x.Prefix.Masked()) {
 		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, OutputPort: port})
 	}
-	for _, vpc := range h.admittedVPCs(q.Vpcs) {
+	for _, vpc := range q.admittedVPCs(h) {
 		link := ownership.EgressLinkPort(h.address, vpc)
 		row(intent.LogicalRouterPort{
 			Name:       link,
@@ -400,21 +400,40 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	}
 }
 
-// admittedVPCs returns the projects that may use an address's network.
-func (h *egressAddress) admittedVPCs(vpcs []string) []string {
-	return slices.DeleteFunc(slices.Clone(vpcs), func(vpc string) bool { return !h.external.Admitted.AdmitsAny(vpc) })
+// namespacesIn returns the selected namespaces of a VPC. That of a project has its name.
+func (q *egressIPRequest) namespacesIn(vpc string) []string {
+	if vpc == kubeovn.ManagementVpc {
+		return q.ManagementNamespaces
+	}
+	return []string{vpc}
 }
 
-// checkAdmission returns the finding that selected projects may not use the network of an address.
+// refusedNamespaces returns the selected namespaces of a VPC that may not use an address's network.
+func (q *egressIPRequest) refusedNamespaces(h *egressAddress, vpc string) []string {
+	return slices.DeleteFunc(slices.Clone(q.namespacesIn(vpc)), func(ns string) bool {
+		return h.external.Admitted.AdmitsAny(ns)
+	})
+}
+
+// admittedVPCs returns the VPCs that may use an address's network. All selected pods of a VPC use the same link, so all
+// their namespaces have to be admitted.
+func (q *egressIPRequest) admittedVPCs(h *egressAddress) []string {
+	return slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool {
+		return len(q.refusedNamespaces(h, vpc)) > 0
+	})
+}
+
+// checkAdmission returns the finding that selected namespaces may not use the network of an address.
 func (q *egressIPRequest) checkAdmission() intent.Finding {
 	for _, h := range q.addresses {
-		refused := slices.DeleteFunc(slices.Clone(q.Vpcs), func(vpc string) bool {
-			return h.external.Admitted.AdmitsAny(vpc)
-		})
+		var refused []string
+		for _, vpc := range q.Vpcs {
+			refused = append(refused, q.refusedNamespaces(h, vpc)...)
+		}
 		if len(refused) > 0 {
 			return intent.Finding{Reason: intent.NetworkNotAllowed, Message: fmt.Sprintf(
-				"network %s of address %s is not available to %s; failurePolicy applies to their selected pods; "+
-					"add them to allowedProjects or allowedNamespaces of the ExternalNetwork, "+
+				"network %s of address %s is not available to %s; failurePolicy applies to all selected pods of "+
+					"their VPCs; add them to allowedProjects or allowedNamespaces of the ExternalNetwork, "+
 					"or exclude them in the selectors",
 				h.external.Network, h.address, humanize.JoinLimited(refused, 3))}
 		}
@@ -422,24 +441,24 @@ func (q *egressIPRequest) checkAdmission() intent.Finding {
 	return intent.Finding{}
 }
 
-// checkUnservedPods returns the finding that the selectors match pods outside projects. Such pods are not redirected,
-// and nothing stops them from leaving as they do without the EgressIP.
+// checkUnservedPods returns the finding that the selectors match pods that can't use the addresses. Such pods are not
+// redirected, and nothing stops them from leaving as they do without the EgressIP.
 func (q *egressIPRequest) checkUnservedPods() intent.Finding {
-	if q.PodsOutsideProjects.Number == 0 || !q.accepted.OK() {
+	if q.UnservedPods.Number == 0 || !q.accepted.OK() {
 		return intent.Finding{}
 	}
-	what, they := "selected pods belong", "they leave"
-	if q.PodsOutsideProjects.Number == 1 {
-		what, they = "selected pod belongs", "it leaves"
+	what, they := "selected pods are", "they leave"
+	if q.UnservedPods.Number == 1 {
+		what, they = "selected pod is", "it leaves"
 	}
 	served := ""
 	if len(q.Vpcs) > 0 {
 		served = fmt.Sprintf("; selected pods of %s are served", humanize.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
-		"%d %s to no project and can't use the addresses (%s as if not selected, regardless of failurePolicy): "+
-			"%s%s; restrict the selectors to namespaces of projects",
-		q.PodsOutsideProjects.Number, what, they, q.PodsOutsideProjects, served)}
+		"%d %s neither of a project nor on Subnet %s and can't use the addresses (%s as if not selected, regardless of "+
+			"failurePolicy): %s%s; restrict the selectors to namespaces of projects and of that Subnet",
+		q.UnservedPods.Number, what, kubeovn.ManagementSubnet, they, q.UnservedPods, served)}
 }
 
 func (e *egressCompiler) buildVerdicts() []intent.Verdict {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -58,6 +59,30 @@ func egressFixture(requests ...snapshot.EgressIP) *snapshot.EgressInput {
 		}
 	}
 	return w
+}
+
+// All selected namespaces of the management VPC share a link, so all have to be admitted to the network.
+func TestManagementNamespacesAreAdmittedTogether(t *testing.T) {
+	r := newEgressIP("web", 1, "198.51.100.9")
+	r.Vpcs, r.ManagementNamespaces = []string{kubeovn.ManagementVpc}, []string{"mail", "plain"}
+	for _, c := range []struct {
+		admitted snapshot.Admitted
+		linked   bool
+	}{
+		{nil, true},
+		{snapshot.Admitted{"mail": true, "plain": true}, true},
+		{snapshot.Admitted{"mail": true, "plain": false}, false},
+	} {
+		w := egressFixture(r)
+		w.ExternalSubnets[0].Admitted = c.admitted
+		in, verdicts := Egress(w)
+		_, linked := in.Rows[intent.LogicalRouterPort{
+			Name: ownership.EgressLinkPort(addr("198.51.100.9"), kubeovn.ManagementVpc),
+		}.Key(ownership.EgressVpc)]
+		if linked != c.linked || verdicts[0].Partly.OK() != c.linked {
+			t.Errorf("admitted %v: linked is %t, and the EgressIP says %v", c.admitted, linked, verdicts[0].Partly)
+		}
+	}
 }
 
 // An EgressIP does not redirect pods to a network that is not available to their project.
@@ -153,12 +178,12 @@ func TestEgressVerdicts(t *testing.T) {
 			withoutLinkEnds(egressFixture(newEgressIP("a", 0, "198.51.100.7"))), "a",
 			intent.Programming, "198.51.100.7@node1",
 		},
-		"pods of no project": {
-			addOutsidePods(egressFixture(newEgressIP("a", 0, "198.51.100.7")), 1), "a",
+		"pods that are not served": {
+			addUnservedPods(egressFixture(newEgressIP("a", 0, "198.51.100.7")), 1), "a",
 			intent.PodsNotServed, "198.51.100.7@node1",
 		},
 		"not accepted either": {
-			addOutsidePods(egressFixture(newEgressIP("a", 0, "203.0.113.7")), 1), "a",
+			addUnservedPods(egressFixture(newEgressIP("a", 0, "203.0.113.7")), 1), "a",
 			intent.AddressOutsideNetwork, "",
 		},
 		"the selector is nonsense": {
@@ -173,43 +198,43 @@ func TestEgressVerdicts(t *testing.T) {
 	}
 }
 
-func addOutsidePods(w *snapshot.EgressInput, pods int) *snapshot.EgressInput {
+func addUnservedPods(w *snapshot.EgressInput, pods int) *snapshot.EgressInput {
 	for i := range pods {
-		w.EgressIPs[0].PodsOutsideProjects.AddPod(fmt.Sprintf("kube-system/dns-%05d", pods-i))
+		w.EgressIPs[0].UnservedPods.AddPod(fmt.Sprintf("kube-system/dns-%05d", pods-i))
 	}
 	return w
 }
 
 // The message names the first few pods that are not served, and says whether others are.
-func TestPodsOutsideProjects(t *testing.T) {
+func TestUnservedPods(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods int
 		vpcs []string
 		want string
 	}{
-		"one": {1, nil, "1 selected pod belongs to no project and can't use the addresses (it leaves as if not " +
-			"selected, regardless of failurePolicy): " +
-			"kube-system/dns-00001; restrict the selectors to namespaces of projects"},
+		"one": {1, nil, "1 selected pod is neither of a project nor on Subnet ovn-default and can't use the addresses " +
+			"(it leaves as if not selected, regardless of failurePolicy): " +
+			"kube-system/dns-00001; restrict the selectors to namespaces of projects and of that Subnet"},
 		"many, beside a project": {
 			20000,
 			[]string{"acme-prod"},
-			"20000 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
-				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 " +
+			"20000 selected pods are neither of a project nor on Subnet ovn-default and can't use the addresses " +
+				"(they leave as if not selected, regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 " +
 				"and 19997 more; " +
-				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects",
+				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects and of that Subnet",
 		},
 		"beside many projects": {
 			2,
 			[]string{"a", "b", "c", "d", "e"},
-			"2 selected pods belong to no project and can't use the addresses (they leave as if not selected, " +
-				"regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002; " +
+			"2 selected pods are neither of a project nor on Subnet ovn-default and can't use the addresses " +
+				"(they leave as if not selected, regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002; " +
 				"selected pods of a, b, c and 2 more are served; " +
-				"restrict the selectors to namespaces of projects",
+				"restrict the selectors to namespaces of projects and of that Subnet",
 		},
 	} {
 		r := newEgressIP("a", 0, "198.51.100.7")
 		r.Vpcs = c.vpcs
-		_, verdicts := Egress(addOutsidePods(egressFixture(r), c.pods))
+		_, verdicts := Egress(addUnservedPods(egressFixture(r), c.pods))
 		if got := verdicts[0].Partly; got.Reason != intent.PodsNotServed || got.Message != c.want {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got.Message, c.want)
 		}

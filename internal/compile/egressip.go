@@ -15,25 +15,47 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// emitEgressIPs redirects pods that an EgressIP selects to its addresses. A pod that several EgressIPs select uses
-// those of the oldest.
+// redirectedPods are the pods that EgressIPs redirect.
+type redirectedPods struct {
+	egressIPs map[netip.Addr]string // the EgressIP of each pod
+	closed    []netip.Addr          // the pods that must not use the default egress
+	closes    bool                  // an EgressIP fails closed, perhaps without pods so far
+}
+
+// emitEgressIPs redirects pods that an EgressIP selects to its addresses.
 func (c *compiler) emitEgressIPs() {
 	p := c.project
-	if !c.hasEgressIPs() || p.defaultNetwork == nil || c.w.Engine.RouterPorts == nil {
+	if !c.hasEgressIPs() || p.defaultNetwork == nil && c.w.Management == nil || c.w.Engine.RouterPorts == nil {
 		return
 	}
-	selected, closed := map[netip.Addr]string{}, false // the EgressIP of each pod address
+	redirected := c.emitSelections()
+	switch {
+	case c.w.Management != nil:
+		c.emitManagementEgress(redirected)
+	case redirected.closes:
+		c.emitUnselectedEgress(slices.DeleteFunc(slices.Clone(c.w.PodAddresses), func(a netip.Addr) bool {
+			return redirected.egressIPs[a] != ""
+		}))
+	}
+}
+
+// emitSelections adds the address set and the policy of each EgressIP. A pod that several EgressIPs select uses the
+// addresses of the oldest.
+func (c *compiler) emitSelections() redirectedPods {
+	out := redirectedPods{egressIPs: map[netip.Addr]string{}}
 	for _, s := range sortByAge(c.w.Selections, func(s snapshot.Selection) snapshot.Meta {
 		return snapshot.Meta{Name: s.EgressIP, Created: s.Created}
 	}) {
-		pods := c.excludeSelected(s, selected)
+		pods := c.excludeSelected(s, out.egressIPs)
 		policy := c.buildEgressIPPolicy(s)
 		if policy.Action == "" {
 			continue // fails open: its pods use the default egress
 		}
-		closed = closed || !s.FailOpen
 		for _, a := range pods {
-			selected[a] = s.EgressIP
+			out.egressIPs[a] = s.EgressIP
+		}
+		if !s.FailOpen {
+			out.closes, out.closed = true, append(out.closed, pods...)
 		}
 		c.out.AddRow(c.w.Shard, intent.AddressSet{
 			Name:      ownership.EgressIPPodSet(c.w.Shard, s.EgressIP),
@@ -41,11 +63,7 @@ func (c *compiler) emitEgressIPs() {
 		}, selectionRef(s))
 		c.out.AddRow(c.w.Shard, policy, selectionRef(s))
 	}
-	if closed {
-		c.emitUnselectedEgress(slices.DeleteFunc(slices.Clone(c.w.PodAddresses), func(a netip.Addr) bool {
-			return selected[a] != ""
-		}))
-	}
+	return out
 }
 
 // excludeSelected returns the pods that an EgressIP selects and no older one does. It adds a note (an event) about the
@@ -61,7 +79,7 @@ func (c *compiler) excludeSelected(s snapshot.Selection, selected map[netip.Addr
 		c.out.Notes = append(c.out.Notes, intent.Note{
 			Object: intent.ObjectKey{Kind: intent.EgressIP, Name: s.EgressIP},
 			Finding: intent.Finding{Reason: intent.UndefinedRequest, Message: fmt.Sprintf(
-				"pods of project %s are also selected by the older EgressIP %s and use its addresses; "+
+				"pods of VPC %s are also selected by the older EgressIP %s and use its addresses; "+
 					"change the selectors so that only one selects them",
 				c.w.Shard, name)},
 		})
@@ -69,9 +87,9 @@ func (c *compiler) excludeSelected(s snapshot.Selection, selected map[netip.Addr
 	return pods
 }
 
-// hasEgressIPs reports whether EgressIPs select pods of the project.
+// hasEgressIPs reports whether EgressIPs select pods of the VPC.
 func (c *compiler) hasEgressIPs() bool {
-	return len(c.w.Selections) > 0 && c.w.Management == nil && c.project.isActive() &&
+	return len(c.w.Selections) > 0 && c.project.isActive() &&
 		c.project.prefix(c.familyOf(nil)).IsValid() && !c.isVPCTerminating()
 }
 
@@ -81,8 +99,20 @@ func selectionRef(s snapshot.Selection) state.Ref {
 
 // matchEgress returns the match for packets from a set of pods to the outside.
 func (c *compiler) matchEgress(from match.Operand) match.Expr {
-	return match.All(match.InPort(c.internalPortName()), match.From(from),
-		match.NotTo(match.Prefix(c.project.prefix(match.FamilyOf(from)).Masked())))
+	f := match.FamilyOf(from)
+	outside := match.NotTo(match.Prefix(c.project.prefix(f).Masked()))
+	if c.w.Management != nil {
+		outside = match.To(match.AddressSet(f, ownership.OutsideAddressSet(c.w.Shard)))
+	}
+	return match.All(match.InPort(c.internalPortName()), match.From(from), outside)
+}
+
+// egressIPPriority returns the priority of the policies of EgressIPs.
+func (c *compiler) egressIPPriority() int {
+	if c.w.Management != nil {
+		return ownership.ManagementEgressIP
+	}
+	return ownership.EgressIPSelected
 }
 
 // buildEgressIPPolicy returns the policy that reroutes selected pods to the available addresses of an EgressIP. Without
@@ -95,7 +125,7 @@ func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRoute
 	}
 	slices.Sort(nextHops)
 	policy := intent.LogicalRouterPolicy{
-		Priority: ownership.EgressIPSelected,
+		Priority: c.egressIPPriority(),
 		Match: c.matchEgress(match.AddressSet(c.familyOf(nil),
 			ownership.EgressIPPodSet(c.w.Shard, s.EgressIP))).String(),
 	}
@@ -108,8 +138,8 @@ func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRoute
 	return policy
 }
 
-// emitEgressLink adds the project's end of the link to an egress address. Packets leave it with the link's address, so
-// projects may use overlapping internal prefixes. The port uses the HA_Chassis_Group of the address, and so moves with
+// emitEgressLink adds the VPC's end of the link to an egress address. Packets leave it with the link's address, so VPCs
+// may use overlapping internal prefixes. The port uses the HA_Chassis_Group of the address, and so moves with
 // it.
 func (c *compiler) emitEgressLink(l snapshot.EgressLink, by state.Ref) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, by) }

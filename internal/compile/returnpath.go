@@ -30,8 +30,9 @@ func (c *compiler) emitReturnPaths() {
 		l.targets = slices.DeleteFunc(l.targets, func(a netip.Addr) bool { return several[a] })
 		c.emitReturnPort(l)
 	}
-	if len(returnPorts) > 0 {
-		c.emitHairpinPort(returnPorts[0].network.Family()) // all networks are of one family so far
+	returnsThroughNodes := c.emitNodeReturn()
+	if len(returnPorts) > 0 || returnsThroughNodes {
+		c.emitHairpinPort(c.families[0]) // all networks are of one family so far
 	}
 }
 

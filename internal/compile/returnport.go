@@ -95,18 +95,8 @@ func (c *compiler) emitHairpinPort(f ipfamily.Family) {
 		Name:       ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()),
 		RouterPort: name,
 	})
-	row(intent.QoS{
-		Switch:   c.subnetName(),
-		Priority: 110,
-		Match:    match.ToMAC(intent.DeriveMAC(name)).String(),
-		Mark:     ownership.ForgedMark,
-	})
-	row(intent.QoS{
-		Switch:   c.subnetName(),
-		Priority: 115,
-		Match:    match.All(match.MulticastFrame(), match.UnicastPacket(f)).String(),
-		Mark:     ownership.ForgedMark,
-	})
+	row(c.newMark(110, match.ToMAC(intent.DeriveMAC(name)), ownership.ForgedMark))
+	row(c.newMark(115, match.All(match.MulticastFrame(), match.UnicastPacket(f)), ownership.ForgedMark))
 	c.emitRouterPolicy(intent.DropPolicy(ownership.ReturnForged, match.Marked(ownership.ForgedMark)),
 		c.hairpinRef())
 }
@@ -170,33 +160,31 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 // emitLabelACLs adds the ACLs that label each connection with the network it arrived on. Connections from the default
 // network also get a label, so that a connection without one must be older than the return port.
 func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
-	rule := func(direction intent.Direction, tier, priority int, packets match.Expr, action string, label int) {
-		row(intent.ACL{
-			PortGroup: l.portGroup,
-			Direction: direction,
-			Tier:      tier,
-			Priority:  priority,
-			Match:     packets.String(),
-			Action:    action,
-			Label:     label,
-		})
-	}
 	row(intent.PortGroup{Name: l.portGroup, Ports: l.switchPort})
-	for port, label := range map[string]int{l.switchPort: l.mark, c.routerSwitchPort(): ownership.DefaultNetworkLabel} {
-		packets := match.All(match.InPort(port), match.IP())
-		rule(intent.ToLport, ownership.LabelTier, ownership.LabelPriority, packets, "pass", label)
-		rule(intent.ToLport, ownership.LabelLastTier, 0, packets, "allow-related", label)
-	}
+	emitLabel(l.portGroup, l.switchPort, l.mark, row)
+	emitLabel(l.portGroup, c.routerSwitchPort(), ownership.DefaultNetworkLabel, row)
 	row(intent.AddressSet{Name: c.targetSetName(l), Addresses: joinAddresses(l.targets)})
-	rule(intent.FromLport, ownership.LabelTier, ownership.LabelPriority, c.matchMidStream(l), "pass", l.mark)
+	row(intent.ACL{
+		PortGroup: l.portGroup, Direction: intent.FromLport, Tier: ownership.LabelTier,
+		Priority: ownership.LabelPriority, Match: c.matchMidStream(l).String(), Action: "pass", Label: l.mark,
+	})
+}
+
+// emitLabel adds the ACLs of a port group that label the connections from a switch port.
+func emitLabel(group, port string, label int, row func(intent.Row)) {
+	acl := intent.ACL{
+		PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelTier, Priority: ownership.LabelPriority,
+		Match: match.All(match.InPort(port), match.IP()).String(), Action: "pass", Label: label,
+	}
+	row(acl)
+	acl.Tier, acl.Priority, acl.Action = ownership.LabelLastTier, 0, "allow-related"
+	row(acl)
 }
 
 // emitMarkQoS adds the QoS rows that mark replies. Marks are cleared when a reply comes back from the router, before it
 // leaves the node. Marks set by a sender are cleared as well.
 func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
-	mark := func(priority int, packets match.Expr, mark int) {
-		row(intent.QoS{Switch: c.subnetName(), Priority: priority, Match: packets.String(), Mark: mark})
-	}
+	mark := func(priority int, packets match.Expr, mark int) { row(c.newMark(priority, packets, mark)) }
 	hairpin := ownership.HairpinSwitchPort(c.w.Shard, c.subnetName())
 	mark(120, match.All(match.InPort(hairpin), match.Marked(l.mark)), 0)
 	mark(110, match.ToMAC(l.mac), ownership.ForgedMark)
@@ -208,6 +196,11 @@ func (c *compiler) emitMarkQoS(l *returnPort, row func(intent.Row)) {
 	mark(96, match.All(match.Tracked(), match.Reply(), match.Labelled(0), c.matchFromTargets(l)), l.mark)
 	mark(95, c.matchMidStream(l), l.mark)
 	mark(90, match.Marked(l.mark), 0)
+}
+
+// newMark returns the QoS row that marks packets on the VPC's switch.
+func (c *compiler) newMark(priority int, packets match.Expr, mark int) intent.QoS {
+	return intent.QoS{Switch: c.subnetName(), Priority: priority, Match: packets.String(), Mark: mark}
 }
 
 // routerSwitchPortOn returns the name of a switch's port to the router. Kube-OVN defines it.

@@ -60,7 +60,8 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 		"return-path mode of networks that do not set one: Connection, or Source for OVN before 24.09")
 	f.Var(&c.Defaults.ClusterPrefixes, "cluster-prefixes",
 		"prefixes of the cluster's pods and Services, such as 10.16.0.0/16,10.96.0.0/12; traffic to them stays in the "+
-			"cluster if pods have egress through an uplink, or if an uplink uses method VRF")
+			"cluster if pods have egress through an uplink or, in the management VPC, an EgressIP, or if an uplink uses "+
+			"method VRF")
 }
 
 // ShareCertificates makes the southbound database use the certificates of the northbound database.

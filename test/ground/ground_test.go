@@ -146,7 +146,7 @@ var defects = []defect{
 	{"a machine's program is built while its clock runs", "./test/e2e/lab", "TestMachineTellsHowItEnded"},
 	{
 		"an EgressIP says Programmed for pods that it does not serve", "./internal/compile",
-		"TestEgressVerdicts|TestPodsOutsideProjects",
+		"TestEgressVerdicts|TestUnservedPods",
 	},
 	{"doctor does not know pods that an EgressIP does not serve", "./internal/insight/diagnosis", "TestFaults"},
 	{

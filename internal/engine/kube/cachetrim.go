@@ -102,11 +102,11 @@ func (t *fieldSetTable) share(fields *metav1.FieldsV1) *metav1.FieldsV1 {
 	return fields
 }
 
-// trimPod keeps names, labels, addresses, node and phase.
+// trimPod keeps names, labels, addresses, node, phase and whether the pod has the node's network.
 func trimPod(o *corev1.Pod) {
 	*o = corev1.Pod{
 		ObjectMeta: trimMeta(o.ObjectMeta, kubeovn.IPAddressAnnotation),
-		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName},
+		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 	}
 }

@@ -41,18 +41,29 @@ func (c *Cluster) gatherClusterPrefixes(ctx context.Context, in *Inputs) error {
 // External subnets are excluded: they have a VLAN.
 func isClusterSubnet(s *Subnet) bool { return s.Spec.Vpc == kubeovn.ManagementVpc && s.Spec.Vlan == "" }
 
+// isClusterSubnetObject reports whether an object is such a Subnet.
+func isClusterSubnetObject(o client.Object) bool {
+	s, ok := o.(*Subnet)
+	return ok && s != nil && isClusterSubnet(s)
+}
+
 func indexByVPC(o client.Object) []string {
-	if !isClusterSubnet(o.(*Subnet)) {
+	if !isClusterSubnetObject(o) {
 		return nil
 	}
 	return []string{kubeovn.ManagementVpc}
 }
 
-// readClusterPrefixes returns the prefixes of the cluster itself.
-func (in *Inputs) readClusterPrefixes() (out []snapshot.PrefixClaim) {
+// readClusterPrefixes returns the prefixes of the cluster itself for a new Project.
+func (in *Inputs) readClusterPrefixes() []snapshot.PrefixClaim {
 	if !in.isNewProject() {
 		return nil
 	}
+	return in.claimedPrefixes()
+}
+
+// claimedPrefixes returns the prefixes of the Subnets of Kube-OVN's default VPC, and the addresses of nodes.
+func (in *Inputs) claimedPrefixes() (out []snapshot.PrefixClaim) {
 	for name, s := range in.subnets {
 		for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
 			if prefix, err := netip.ParsePrefix(part); err == nil && isClusterSubnet(s) {

@@ -75,13 +75,17 @@ func (e *clusterDump) readFIps() []clusterstate.FIp {
 }
 
 func (e *clusterDump) readEgressIPs() []clusterstate.EgressIP {
-	projects := projectShards(e.projects.Items)
+	served := projectShards(e.projects.Items)
+	for i := range e.namespaces.Items {
+		ns := &e.namespaces.Items[i]
+		served[ns.Name] = served[ns.Name] || isManagementNamespace(ns)
+	}
 	return readSorted(e.egressIPs.Items, func(o *ovnv1.EgressIP) clusterstate.EgressIP {
 		out := clusterstate.EgressIP{
 			Object: readObjectMeta(string(intent.EgressIP), o, o.Status.Conditions), Addresses: o.Spec.EgressIPs,
 			Held: map[string]string{},
 		}
-		out.Selects, out.Outside = e.countSelectedPods(o, projects)
+		out.Selects, out.Outside = e.countSelectedPods(o, served)
 		for _, item := range o.Status.Items {
 			out.Held[item.EgressIP] = item.Node
 		}
@@ -89,8 +93,8 @@ func (e *clusterDump) readEgressIPs() []clusterstate.EgressIP {
 	})
 }
 
-// countSelectedPods returns how many pods an EgressIP selects, and which of them belong to no project.
-func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]bool) (n int,
+// countSelectedPods returns how many pods an EgressIP selects, and which of them are not in a served namespace.
+func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, served map[string]bool) (n int,
 	outside snapshot.PodSample,
 ) {
 	choice, err := readEgressSelectors(o)
@@ -107,7 +111,7 @@ func (e *clusterDump) countSelectedPods(o *ovnv1.EgressIP, projects map[string]b
 		if !chosen[pod.Namespace] || !choice.matchesPod(pod) {
 			continue
 		}
-		if n++; !projects[pod.Namespace] {
+		if n++; !served[pod.Namespace] {
 			outside.AddPod(pod.Namespace + "/" + pod.Name)
 		}
 	}

@@ -127,12 +127,19 @@ func TestSurveySaysWhereThingsBelong(t *testing.T) {
 }
 
 func TestSurveySaysWhichPodsAreSelected(t *testing.T) {
-	got := smallClusterDump().readEgressIPs()[0]
-	if got.Selects != 1 {
-		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own", got.Selects)
+	e := smallClusterDump()
+	got := e.readEgressIPs()[0]
+	if got.Selects != 1 || got.Outside.Number != 0 {
+		t.Errorf("the EgressIP selects %d pods, want the one that has an address of its own; not served are %s",
+			got.Selects, got.Outside)
 	}
-	if got.Outside.Number != 1 || got.Outside.String() != "ingress/a" {
-		t.Errorf("of no project are %d: %s", got.Outside.Number, got.Outside)
+	for i := range e.namespaces.Items { // on another Subnet
+		if ns := &e.namespaces.Items[i]; ns.Name == "ingress" {
+			ns.Annotations = map[string]string{kubeovn.LogicalSwitchAnnotation: "second"}
+		}
+	}
+	if got := e.readEgressIPs()[0]; got.Outside.Number != 1 || got.Outside.String() != "ingress/a" {
+		t.Errorf("not served are %d: %s", got.Outside.Number, got.Outside)
 	}
 }
 

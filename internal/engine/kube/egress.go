@@ -86,11 +86,13 @@ func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) 
 	}), err
 }
 
-// gatherEgressIPs adds the EgressIPs that select pods of a project. If EgressIPs or EgressRoutes exist, it adds the
-// pods.
+// gatherEgressIPs adds the EgressIPs that select pods of a VPC. If EgressIPs or EgressRoutes exist, it adds the pods.
 func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
+	if in.Shard.Name == kubeovn.ManagementVpc {
+		return c.gatherManagementEgress(ctx, in)
+	}
 	ns := in.namespaces[in.Shard.Name]
-	if ns == nil || in.Shard.Name == kubeovn.ManagementVpc {
+	if ns == nil {
 		return nil
 	}
 	selecting, err := c.selectingEgressIPs(ctx, ns)
@@ -103,6 +105,11 @@ func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
 
 // readSelections returns which pods use which egress addresses and, if there are any, the addresses of all pods.
 func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr) {
+	ports := in.indexPodPorts()
+	addressesOf := podExternalAddresses
+	if in.Shard.Name == kubeovn.ManagementVpc {
+		addressesOf = ports.addressesOf
+	}
 	for _, e := range in.egressIPs {
 		choice, err := readEgressSelectors(e)
 		if err != nil || e.DeletionTimestamp != nil {
@@ -114,8 +121,8 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
 		}
 		for _, pod := range in.pods {
-			if choice.pods.Matches(labels.Set(pod.Labels)) {
-				s.Pods = append(s.Pods, podExternalAddresses(pod)...)
+			if in.selectsNamespace(e, pod.Namespace) && choice.pods.Matches(labels.Set(pod.Labels)) {
+				s.Pods = append(s.Pods, addressesOf(pod)...)
 			}
 		}
 		s.Addresses = ParseAddresses(e.Spec.EgressIPs)
@@ -126,10 +133,11 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 		return nil, nil
 	}
 	for _, pod := range in.pods {
-		inside = append(inside, podExternalAddresses(pod)...)
+		inside = append(inside, addressesOf(pod)...)
 	}
+	inside = append(inside, in.unselectedPortAddresses()...)
 	slices.SortFunc(inside, netip.Addr.Compare)
-	return out, inside
+	return out, slices.Compact(inside)
 }
 
 // ParseAddresses parses texts and skips invalid ones.
@@ -143,8 +151,11 @@ func ParseAddresses(texts []string) (out []netip.Addr) {
 }
 
 // podExternalAddresses returns the addresses of a pod that external addresses can stand for.
-func podExternalAddresses(pod *corev1.Pod) []netip.Addr {
-	return slices.DeleteFunc(podAddresses(pod), kubeovn.ExternalFamily.Other().Contains)
+func podExternalAddresses(pod *corev1.Pod) []netip.Addr { return externalAddresses(podAddresses(pod)) }
+
+// externalAddresses returns the addresses of the family that external networks have.
+func externalAddresses(addresses []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addresses), kubeovn.ExternalFamily.Other().Contains)
 }
 
 // podAddresses returns the addresses of a project's pod from the moment Kube-OVN assigns them until the pod terminates.
@@ -204,12 +215,13 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	if err := c.lookUpEgressReferences(ctx, in); err != nil {
 		return nil, nil, err
 	}
-	vpcs, err := c.listSelectedVPCs(ctx, in.egressIPs)
+	scopes, err := c.listEgressScopes(ctx, in.egressIPs)
 	if err != nil {
 		return nil, nil, err
 	}
 	outside, err := c.selectUnservedPods(ctx, in.egressIPs)
-	if err = errors.Join(err, c.gatherAllProjects(ctx, in)); err != nil {
+	if err = errors.Join(err, c.gatherAllProjects(ctx, in),
+		c.lookUpSelectedNamespaces(ctx, in, scopes)); err != nil {
 		return nil, nil, err
 	}
 	out := &snapshot.EgressInput{
@@ -223,8 +235,8 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 		}
 	}
 	for _, e := range in.egressIPs {
-		r := in.readEgressIP(e, vpcs[e.Name])
-		r.PodsOutsideProjects = outside[e.Name]
+		r := in.readEgressIP(e, scopes[e.Name])
+		r.UnservedPods = outside[e.Name]
 		out.EgressIPs = append(out.EgressIPs, r)
 	}
 	return in, out, nil
@@ -246,27 +258,49 @@ func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error 
 	return c.lookUpObjects(ctx, in, keys, addresses)
 }
 
-// listSelectedVPCs returns, for each EgressIP, the projects whose pods it selects.
-func (c *Cluster) listSelectedVPCs(ctx context.Context, of []*ovnv1.EgressIP) (map[string][]string, error) {
+// egressScope is where an EgressIP selects pods.
+type egressScope struct {
+	vpcs                 []string
+	managementNamespaces []string // the selected namespaces of the management VPC
+}
+
+// listEgressScopes returns the scope of each EgressIP.
+func (c *Cluster) listEgressScopes(ctx context.Context, of []*ovnv1.EgressIP) (map[string]egressScope, error) {
+	out := map[string]egressScope{}
+	if len(of) == 0 {
+		return out, nil
+	}
 	var projects kubedcv1.ProjectList
 	if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Projects: %w", err)
 	}
-	out := map[string][]string{}
-	for i := range projects.Items {
-		shard := snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name)
-		object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
-		if err != nil || projects.Items[i].DeletionTimestamp != nil || object.GetDeletionTimestamp() != nil {
-			continue // does not exist yet, or is being deleted
-		}
+	forEachSelecting := func(ns client.Object, do func(*egressScope)) {
 		for _, e := range of {
-			if choice, readable := c.cachedSelectors(e); readable &&
-				choice.namespaces.Matches(labels.Set(object.GetLabels())) {
-				out[e.Name] = append(out[e.Name], shard)
+			if choice, readable := c.cachedSelectors(e); readable && choice.namespaces.Matches(labels.Set(ns.GetLabels())) {
+				scope := out[e.Name]
+				do(&scope)
+				out[e.Name] = scope
 			}
 		}
 	}
-	return out, nil
+	for i := range projects.Items {
+		shard := snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name)
+		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
+		if err != nil || projects.Items[i].DeletionTimestamp != nil || ns.GetDeletionTimestamp() != nil {
+			continue // does not exist yet, or is being deleted
+		}
+		forEachSelecting(ns, func(s *egressScope) { s.vpcs = append(s.vpcs, shard) })
+	}
+	namespaces, err := c.listManagementNamespaces(ctx)
+	for _, ns := range namespaces {
+		if ns.DeletionTimestamp == nil {
+			forEachSelecting(ns, func(s *egressScope) {
+				s.vpcs = append(s.vpcs, kubeovn.ManagementVpc)
+				s.managementNamespaces = append(s.managementNamespaces, ns.Name)
+			})
+		}
+	}
+	return out, err
 }
 
 // projectShards returns the shards of projects, which are also the names of their namespaces.
@@ -278,7 +312,7 @@ func projectShards(projects []kubedcv1.Project) map[string]bool {
 	return out
 }
 
-// selectUnservedPods returns, for each EgressIP, the selected pods that belong to no project. It skips the namespaces
+// selectUnservedPods returns, for each EgressIP, the selected pods that can't use its addresses. It skips the namespaces
 // of projects, which may contain most of the pods.
 func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.PodSample, error) {
 	var projects kubedcv1.ProjectList
@@ -292,7 +326,7 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 	served := projectShards(projects.Items)
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
-		if served[ns.Name] || ns.DeletionTimestamp != nil {
+		if served[ns.Name] || isManagementNamespace(ns) || ns.DeletionTimestamp != nil {
 			continue
 		}
 		if err := c.addUnservedPods(ctx, ns, of, out); err != nil {
@@ -330,11 +364,12 @@ func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of 
 	return nil
 }
 
-func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, vpcs []string) snapshot.EgressIP {
+func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, scope egressScope) snapshot.EgressIP {
 	out := snapshot.EgressIP{
-		Meta:      readMeta(e.ObjectMeta),
-		Addresses: e.Spec.EgressIPs,
-		Vpcs:      slices.Compact(slices.Sorted(slices.Values(vpcs))),
+		Meta:                 readMeta(e.ObjectMeta),
+		Addresses:            e.Spec.EgressIPs,
+		Vpcs:                 slices.Compact(slices.Sorted(slices.Values(scope.vpcs))),
+		ManagementNamespaces: slices.Sorted(slices.Values(scope.managementNamespaces)),
 	}
 	out.RebalanceRequested, out.Rebalanced = e.Annotations[ovnv1.RebalanceAnnotation], e.Status.Rebalanced
 	choice, err := readEgressSelectors(e)
@@ -387,7 +422,7 @@ func (w *eventMapper) enqueueEgress(ctx context.Context) {
 	}
 }
 
-// handleEgressIP enqueues the shard of egress addresses and the projects whose pods the EgressIP selects or selected.
+// handleEgressIP enqueues the shard of egress addresses and the VPCs whose pods the EgressIP selects or selected.
 func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
 	w.enqueue(shard.Egress)
 	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
@@ -399,18 +434,18 @@ func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object)
 		if !there || e == nil {
 			continue
 		}
-		vpcs, err := w.cluster.listSelectedVPCs(ctx, []*ovnv1.EgressIP{e})
+		scopes, err := w.cluster.listEgressScopes(ctx, []*ovnv1.EgressIP{e})
 		if err != nil {
 			return // the cache is not synced yet; every object will be an event
 		}
-		for _, vpc := range vpcs[e.Name] {
+		for _, vpc := range slices.Compact(scopes[e.Name].vpcs) {
 			w.enqueueNamed(vpc)
 		}
 	}
 }
 
-// handleSelectedPod enqueues the project of a pod that an EgressIP or EgressRoute may select when its labels, addresses
-// or node changed. For a pod outside projects it enqueues the shard of egress addresses.
+// handleSelectedPod enqueues the VPC of a pod that an EgressIP or EgressRoute may select when its labels, addresses or
+// node changed. For a pod that is not served it enqueues the shard of egress addresses.
 func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Object) {
 	object := is
 	if object == nil {
@@ -431,9 +466,12 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		return
 	}
 	if by, err := w.cluster.selectingEgressIPs(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
-		if belongsToShard(ns, ns.GetName()) {
+		switch {
+		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
-		} else {
+		case isManagementNamespace(ns.(*corev1.Namespace)):
+			w.enqueueNamed(kubeovn.ManagementVpc)
+		default:
 			w.enqueue(shard.Egress) // reports that the pod is not served
 		}
 	}

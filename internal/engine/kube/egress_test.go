@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/shard"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 // selectedPodsFixture returns a cluster with a project, a namespace of Kube-OVN's default VPC and one of another VPC.
@@ -49,28 +51,31 @@ func selectedPodsFixture() []client.Object {
 	return out
 }
 
-// Pods of projects are served. All other selected pods are counted, and the first few are named.
-func TestPodsOfNoProjectAreFound(t *testing.T) {
+// Pods of projects and of the management VPC are served. All other selected pods are counted, and the first few are
+// named.
+func TestUnservedPodsAreFound(t *testing.T) {
 	_, w, err := newFakeCluster(selectedPodsFixture()...).GatherEgress(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := w.EgressIPs[0]
-	if want := []string{"acme-prod"}; !slices.Equal(got.Vpcs, want) {
+	if want := []string{"acme-prod", kubeovn.ManagementVpc}; !slices.Equal(got.Vpcs, want) {
 		t.Errorf("VPCs %v, want %v", got.Vpcs, want)
 	}
-	if got.PodsOutsideProjects.Number != 6 ||
-		got.PodsOutsideProjects.String() != "edge/mail-7, edge/mail-8, edge/mail-9 and 3 more" {
-		t.Errorf("of no project are %d: %s", got.PodsOutsideProjects.Number, got.PodsOutsideProjects)
+	if want := []string{"edge"}; !slices.Equal(got.ManagementNamespaces, want) {
+		t.Errorf("namespaces of the management VPC %v, want %v", got.ManagementNamespaces, want)
+	}
+	if got.UnservedPods.Number != 3 || got.UnservedPods.String() != "other/mail-7, other/mail-8, other/mail-9" {
+		t.Errorf("not served are %d: %s", got.UnservedPods.Number, got.UnservedPods)
 	}
 }
 
-// An event of a selected pod enqueues the shard that decides about it: its project, or the shard of egress addresses,
-// which reports that the pod is not served.
+// An event of a selected pod enqueues the shard that decides about it: its VPC, or the shard of egress addresses, which
+// reports that the pod is not served.
 func TestSelectedPodsAreAskedFor(t *testing.T) {
 	for namespace, want := range map[string]string{
 		"acme-prod": "acme-prod",
-		"edge":      ownership.EgressVpc,
+		"edge":      kubeovn.ManagementVpc,
 		"other":     ownership.EgressVpc,
 	} {
 		var asked []string
@@ -81,5 +86,57 @@ func TestSelectedPodsAreAskedFor(t *testing.T) {
 		if !slices.Equal(asked, []string{want}) {
 			t.Errorf("a pod in %s: asked for %v, want %s", namespace, asked, want)
 		}
+	}
+}
+
+// podPort returns the port of a pod on a switch.
+func podPort(namespace, pod, subnet, address string) snapshot.PodPort {
+	return snapshot.PodPort{
+		Name: pod + "." + namespace, Namespace: namespace, Pod: pod, Subnet: subnet,
+		Addresses: []netip.Addr{netip.MustParseAddr(address)},
+	}
+}
+
+// The addresses of pods in the management VPC are those of their ports. A pod is classified if its namespace and, in a
+// selected namespace, the pod itself are in the cache.
+func TestManagementSelections(t *testing.T) {
+	plain := namespaceInSubnet(kubeovn.ManagementSubnet, nil)
+	plain.Name = "plain"
+	objects := append(selectedPodsFixture(), plain)
+	mail := objects[4].(*ovnv1.EgressIP)
+	mail.Spec.NamespaceSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "egress", Operator: metav1.LabelSelectorOpExists},
+	}}
+	objects[1].SetLabels(map[string]string{"egress": "mail"}) // edge
+	for _, o := range objects {
+		pod, is := o.(*corev1.Pod)
+		if is && pod.Namespace == "edge" && pod.Name == "mail-8" { // claims the addresses of others
+			pod.Annotations = map[string]string{kubeovn.IPAddressAnnotation: "10.16.0.30,10.16.0.40"}
+		}
+	}
+	cluster := newFakeCluster(objects...)
+	in, err := cluster.GatherVPC(t.Context(), kubeovn.ManagementVpc, snapshot.Quotas{}, []snapshot.PodPort{
+		podPort("edge", "mail-9", kubeovn.ManagementSubnet, "10.16.0.9"),
+		podPort("edge", "mail-8", kubeovn.ManagementSubnet, "10.16.0.8"),
+		podPort("edge", "machine", kubeovn.ManagementSubnet, "10.16.0.40"), // of a virtual machine
+		podPort("edge", "another", kubeovn.ManagementSubnet, "10.16.0.7"),
+		podPort("edge", "done", kubeovn.ManagementSubnet, "10.16.0.6"),
+		podPort("edge", "unknown", kubeovn.ManagementSubnet, "10.16.0.5"),
+		podPort("edge", "mail-7", "second", "10.17.0.7"),
+		podPort("plain", "victim", kubeovn.ManagementSubnet, "10.16.0.30"),
+		podPort("new", "pod", kubeovn.ManagementSubnet, "10.16.0.50"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	selections, classified := in.readSelections()
+	if len(selections) != 1 || fmt.Sprint(selections[0].Pods) != "[10.16.0.8 10.16.0.9 10.16.0.40]" {
+		t.Errorf("selected are %v", selections)
+	}
+	if got := fmt.Sprint(classified); got != "[10.16.0.7 10.16.0.8 10.16.0.9 10.16.0.30 10.16.0.40]" {
+		t.Errorf("classified are %s", got)
+	}
+	if !cluster.isManagementInUse(t.Context()) {
+		t.Error("events of the management VPC are ignored")
 	}
 }

@@ -277,7 +277,7 @@ func (c *Cluster) hasProject(ctx context.Context, shard string) bool {
 // ReconcilesVPC reports whether the controller manages a VPC, or should.
 func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	if vpc == kubeovn.ManagementVpc {
-		return c.isShardInUse(ctx, vpc)
+		return c.isManagementInUse(ctx)
 	}
 	if vpc == ownership.EgressVpc || c.hasProject(ctx, vpc) {
 		return true
@@ -286,7 +286,8 @@ func (c *Cluster) ReconcilesVPC(ctx context.Context, vpc string) bool {
 	return err == nil && ownerShard(object) != ""
 }
 
-// ListShards returns every shard that has a Project, an EIp, a FIp or a managed object, sorted.
+// ListShards returns every shard that has a Project, an EIp, a FIp, a managed object or pods that EgressIPs select,
+// sorted.
 func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 	var objects []client.Object
 	for _, kind := range append([]intent.Kind{intent.Project, intent.FIp, intent.EgressService, intent.EgressRoute},
@@ -306,7 +307,17 @@ func (c *Cluster) ListShards(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return c.resolveShards(ctx, objects), nil
+	out := c.resolveShards(ctx, objects)
+	egressIPs, err := c.listEgressIPs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scopes, err := c.listEgressScopes(ctx, egressIPs)
+	for _, scope := range scopes {
+		out = append(out, scope.vpcs...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), err
 }
 
 // resolveShards returns the shards that own the objects; objects in namespaces of the management VPC belong to it.

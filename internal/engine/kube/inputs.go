@@ -45,7 +45,9 @@ type Inputs struct {
 	endpointSlices  map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
 	ownedObjects    map[intent.ObjectKey]bool
 	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
-	egressIPs      []*ovnv1.EgressIP
+	egressIPs []*ovnv1.EgressIP
+	// selecting are the EgressIPs that select each namespace with pods in the management VPC; nil in other shards.
+	selecting      map[string][]*ovnv1.EgressIP
 	egressServices []*ovnv1.EgressService
 	egressRoutes   []*kubedcv1alpha1.EgressRoute
 

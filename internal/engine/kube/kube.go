@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,8 @@ type Cluster struct {
 	contentCache  versionCache[string]          // of objects: the fields that we applied
 	statusCache   versionCache[intent.Status]   // of statuses
 	selectorCache versionCache[egressSelectors] // of EgressIPs: their parsed selectors
+	// managementSelected: in the last run of the management VPC, EgressIPs selected its pods.
+	managementSelected atomic.Bool
 }
 
 // NewCluster returns a cluster that is observed through a cache. The client must read from the API server, not from a

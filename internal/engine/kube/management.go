@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -74,10 +75,14 @@ func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]clie
 	return out, nil
 }
 
-// isShardInUse reports whether a shard has managed objects. Most events in the management VPC do not concern us.
-func (c *Cluster) isShardInUse(ctx context.Context, shard string) bool {
+// isManagementInUse reports whether the management VPC has managed objects, or pods that EgressIPs select. Most events
+// there do not concern us.
+func (c *Cluster) isManagementInUse(ctx context.Context) bool {
+	if c.managementSelected.Load() {
+		return true
+	}
 	var eips OvnEipList
-	err := c.reader.List(ctx, &eips, append(c.matchShard(shard), client.Limit(1))...)
+	err := c.reader.List(ctx, &eips, append(c.matchShard(kubeovn.ManagementVpc), client.Limit(1))...)
 	return err == nil && len(eips.Items) > 0
 }
 
@@ -128,6 +133,11 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 			out.Gateways = append(out.Gateways, gateway)
 		}
 	}
+	if len(in.egressIPs) > 0 {
+		for _, claim := range in.claimedPrefixes() {
+			out.InsidePrefixes = append(out.InsidePrefixes, claim.Prefix)
+		}
+	}
 	slices.SortFunc(in.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range in.nodes {
 		if chassis := gatewayChassis(n); chassis != "" {
@@ -145,15 +155,16 @@ func gatewayChassis(n *corev1.Node) string {
 	return n.Annotations[kubeovn.ChassisAnnotation]
 }
 
-// handleGatewayNode enqueues the management VPC when the set of gateway chassis changes.
+// handleGatewayNode enqueues the management VPC when the gateway chassis or the addresses of nodes change.
 func (w *eventMapper) handleGatewayNode(was, is client.Object) {
-	chassis := func(o client.Object) string {
-		if n, ok := o.(*corev1.Node); ok && n != nil {
-			return gatewayChassis(n)
+	matters := func(o client.Object) any {
+		n, ok := o.(*corev1.Node)
+		if !ok || n == nil {
+			return nil
 		}
-		return ""
+		return []any{gatewayChassis(n), n.Status.Addresses}
 	}
-	if chassis(was) != chassis(is) {
+	if !reflect.DeepEqual(matters(was), matters(is)) {
 		w.enqueueNamed(kubeovn.ManagementVpc)
 	}
 }

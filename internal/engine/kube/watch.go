@@ -326,7 +326,7 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	if matters(was) != nil || matters(is) != nil {
 		w.enqueue(shard.Networks)
 	}
-	if is != nil && is.GetName() == kubeovn.ManagementSubnet && w.cluster.isShardInUse(ctx, kubeovn.ManagementVpc) {
+	if (isClusterSubnetObject(was) || isClusterSubnetObject(is)) && w.cluster.isManagementInUse(ctx) {
 		w.enqueueNamed(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(allowedNamespaces(was), allowedNamespaces(is)) {

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -79,14 +80,28 @@ func namespaceIndexKey(name string) string { return "namespace " + name }
 // whether the namespace has a project, or whether an operator has allowed this.
 func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	namespace, pod, isPod := strings.Cut(p.ExternalIDs[podIDKey], "/")
-	out := snapshot.PodPort{Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey]}
+	out := snapshot.PodPort{
+		Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey], Addresses: assignedAddresses(p),
+	}
 	// Other ports of Kube-OVN, such as those of multicast queriers, also name a pod, but are named differently.
 	called := kubeovn.IsPodPort(p.Name, pod, namespace)
 	return out, isPod && called && p.Type == "" && out.Subnet != "" && out.Subnet != ownership.VPCSubnetName(namespace)
 }
 
+// assignedAddresses returns the IP addresses of a port. Kube-OVN writes them after the MAC address.
+func assignedAddresses(p *nb.LogicalSwitchPort) (out []netip.Addr) {
+	for _, entry := range p.Addresses {
+		for field := range strings.FieldsSeq(entry) {
+			if a, err := netip.ParseAddr(field); err == nil {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
 // MisplacedPodPorts returns the ports of foreign pods on the switch of a project, and those of the project's pods on
-// other switches.
+// other switches. In the management VPC, which has no namespace of its name, these are all pods of its switch.
 func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	s := c.current.Load()
 	if s == nil {
@@ -120,6 +135,9 @@ func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 		}
 		x.session.misplaced.setMisplaced(p.UUID, port, m == row)
 		x.notify(port.Namespace)
+		if port.Subnet == kubeovn.ManagementSubnet {
+			x.notify(kubeovn.ManagementVpc)
+		}
 		if shard, ofProject := strings.CutSuffix(port.Subnet, ownership.SubnetSuffix); ofProject {
 			x.notify(shard)
 		}

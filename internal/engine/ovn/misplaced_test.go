@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ func newPodPort(uuid, name, pod, on string) *nb.LogicalSwitchPort {
 	return &nb.LogicalSwitchPort{
 		UUID:        uuid,
 		Name:        name,
+		Addresses:   []string{"00:00:00:aa:bb:cc 10.16.0.9 fd00::9"},
 		ExternalIDs: map[string]string{"pod": pod, "ls": on, "vendor": "kube-ovn"},
 	}
 }
@@ -42,9 +44,10 @@ func TestMisplacedPorts(t *testing.T) {
 	c := &Client{}
 	c.current.Store(s)
 	for shard, want := range map[string][]string{
-		"acme-web": {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn", "wire.acme-web"},
-		"evil-x":   {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn"},
-		"acme-pay": nil,
+		"acme-web":    {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn", "wire.acme-web"},
+		"evil-x":      {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn"},
+		"acme-pay":    nil,
+		"ovn-cluster": {"dns.kube-system"},
 	} {
 		var got []string
 		for _, p := range c.MisplacedPodPorts(shard) {
@@ -55,7 +58,7 @@ func TestMisplacedPorts(t *testing.T) {
 		}
 	}
 	if got := c.MisplacedPodPorts("acme-web")[0]; got.Namespace != "evil-x" || got.Pod != "shop.acme-web" ||
-		got.Subnet != "acme-web-default" {
+		got.Subnet != "acme-web-default" || fmt.Sprint(got.Addresses) != "[10.16.0.9 fd00::9]" {
 		t.Errorf("read %+v", got)
 	}
 }

@@ -399,9 +399,9 @@ var Codes = []Code{
 	},
 	{
 		EgressOutsideProject, "Floating and egress addresses", Error,
-		"An EgressIP selects pods that are of no project, such as those in Kube-OVN's " +
-			"default VPC. They leave with another address, also with failurePolicy Closed.",
-		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an EgressService or an EgressRoute.", rankSingleObject,
+		"An EgressIP selects pods that are neither of a project nor on Subnet ovn-default of Kube-OVN's default VPC. " +
+			"They leave with another address, also with failurePolicy Closed.",
+		"Let its selectors match namespaces of projects and of Subnet ovn-default only.", rankSingleObject,
 	},
 }
 

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // The network that nodes are connected to themselves, and a Service that kube-proxy serves there.
@@ -162,6 +164,29 @@ func defaultVPCSurvey() *clusterstate.State {
 			routerSwitchPort("join-"+router, router+"-join"),
 		}})
 	return s
+}
+
+// A pod of the default VPC that an EgressIP selects leaves with its address, not through the node. Without the router's
+// port to the address it does not leave.
+func TestEgressIPOfTheDefaultVPC(t *testing.T) {
+	s, router := defaultVPCSurvey(), kubeovn.ManagementVpc
+	ask := func(s *clusterstate.State) Path {
+		return traceOnePath(t, s, Query{Pod: "default/tool", Server: addrPort(internet + ":80"), Protocol: "tcp"})
+	}
+	assertVerdict(t, ask(s), Unknown, LeavesByNode)
+	s.Logical.Sets["selected"] = []string{"10.16.0.2"}
+	const match = `inport == "ovn-cluster-ovn-default" && ip4.src == $selected`
+	r := addEgressIPOn(s, router, ownership.ManagementEgressIP, match)
+	r.Policies = slices.Insert(r.Policies, len(r.Policies)-1, logical.RouterPolicy{ // before Kube-OVN's 29000
+		Priority: ownership.ManagementFailClosed, Match: match, Action: "drop", IDs: ownerIDs("Vpc", "", router),
+	})
+	p := ask(s)
+	assertVerdict(t, p, Answered, "")
+	if p.SeenSource != addr("198.51.100.200") {
+		t.Errorf("leaves as %s\n%s", p.SeenSource, formatPath(p))
+	}
+	r.Ports = slices.DeleteFunc(r.Ports, func(p logical.RouterPort) bool { return p.Name == "shop-end" })
+	assertVerdict(t, ask(s), Dropped, PolicyDrops)
 }
 
 // The node of a pod in the default VPC forwards and translates its packets to the outside. Who answers them is not in

@@ -211,6 +211,8 @@ func (w *traceRun) describeMark(q logical.QoS, mark uint32) string {
 	switch owner := q.IDs.Owner(); {
 	case mark == ownership.ForgedMark:
 		return "is marked as forged: pods may not send to a return port or hairpin port"
+	case mark == ownership.NodeReturnMark:
+		return "is a reply of a connection that came in through a node: marked to leave through it"
 	case owner.Kind == returnPath:
 		return "is a reply of a connection that arrived on " + owner.Name + ": marked for the return path"
 	default:
@@ -224,12 +226,8 @@ func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (
 	about := f.rowOwnerRef(rule.IDs, vpc)
 	to := strings.Trim(fmt.Sprint(rule.NextHops), "[]")
 	switch p := rule.Priority; {
-	case rule.Action == "drop" && p == ownership.ReturnForged:
-		return about, "a pod has sent it directly to a port of the return path, which is not allowed", false
-	case rule.Action == "drop" && p == ownership.EgressFailClosed && ownership.IsOwnPriority(r.Name, p):
-		return about, "no EgressIP selects the pod yet, and an EgressIP of the project fails closed", false
-	case rule.Action == "drop" && p == ownership.EgressIPSelected && ownership.IsOwnPriority(r.Name, p):
-		return about, fmt.Sprintf("no node holds an address of %s, and it fails closed", about), false
+	case rule.Action == "drop" && ownership.IsOwnPriority(r.Name, p) && describeDrop(p, about) != "":
+		return about, describeDrop(p, about), false
 	case p == ownership.ReturnReply:
 		return f.returnPortRef(r, to, about),
 			"its mark sends it back through the switch to the return port of its network", false
@@ -243,6 +241,22 @@ func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (
 		return about, fmt.Sprintf("%s reroutes it to %s", about, to), false
 	default:
 		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !isKubeOVNPolicy(rule)
+	}
+}
+
+// describeDrop returns why a policy of Sallyport drops a packet, or an empty string if the priority does not say it.
+func describeDrop(priority int, about state.Ref) string {
+	switch priority {
+	case ownership.ReturnForged:
+		return "a pod has sent it directly to a port of the return path, which is not allowed"
+	case ownership.EgressFailClosed:
+		return "no EgressIP selects the pod yet, and an EgressIP of the project fails closed"
+	case ownership.ManagementFailClosed:
+		return "the router has no port to the egress address of the pod, and its EgressIP fails closed"
+	case ownership.EgressIPSelected, ownership.ManagementEgressIP:
+		return fmt.Sprintf("no node holds an address of %s, and it fails closed", about)
+	default:
+		return ""
 	}
 }
 
@@ -297,6 +311,9 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 		case ownership.AllowListPriority:
 			return owner, AllowListDrops,
 				fmt.Sprintf("an allow-list of %s %s: the peer is not on it", owner, does)
+		case ownership.UnclassifiedPodPriority:
+			return owner, RuleDrops, fmt.Sprintf("an ACL of %s %s: an EgressIP fails closed, and the controller has "+
+				"not seen yet whether it selects the pod", owner, does)
 		default:
 			return owner, RuleDrops, fmt.Sprintf("an ACL of %s %s", owner, does)
 		}

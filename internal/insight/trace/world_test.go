@@ -292,12 +292,17 @@ func addNetworkPolicy(s *clusterstate.State, clients string) {
 // addEgressIP gives pod db an EgressIP on ext-public: its address is on a router of its own, which is linked to the
 // project's router.
 func addEgressIP(s *clusterstate.State) *logical.Router {
+	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
+	return addEgressIPOn(s, shop, ownership.EgressIPSelected, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24")
+}
+
+// addEgressIPOn adds an EgressIP for packets that a router receives.
+func addEgressIPOn(s *clusterstate.State, router string, priority int, match string) *logical.Router {
 	s.Cluster.EgressIPs = []clusterstate.EgressIP{{
 		Object:    object("EgressIP", "", "fixed"),
 		Addresses: []string{"198.51.100.200"},
 	}}
-	s.Logical.Sets["chosen"] = []string{"10.0.0.4"}
-	r := s.Logical.Router(shop)
+	r := s.Logical.Router(router)
 	end, link := newGatewayPort("shop-end", "240.0.0.2/30"), newRouterPort("egress-link", "240.0.0.1/30")
 	end.Peer, link.Peer, link.Options = link.Name, end.Name, map[string]string{"route_table": "out"}
 	r.Ports = append(r.Ports, end)
@@ -305,7 +310,7 @@ func addEgressIP(s *clusterstate.State) *logical.Router {
 	r.NATs = append(r.NATs, logical.NAT{
 		Type: "snat", External: addr("240.0.0.2"), Logical: prefix("0.0.0.0/0"), Port: "shop-end", IDs: ids,
 	})
-	leads := reroutePolicy(ownership.EgressIPSelected, "ip4.src == $chosen && ip4.dst != 10.0.0.0/24", "240.0.0.1")
+	leads := reroutePolicy(priority, match, "240.0.0.1")
 	leads.IDs = ids
 	r.Policies = slices.Insert(r.Policies, len(r.Policies)-2, leads)
 	s.Logical.Routers = append(s.Logical.Routers, logical.Router{
@@ -325,7 +330,7 @@ func addEgressIP(s *clusterstate.State) *logical.Router {
 	})
 	w := s.Logical.Switch("ext-public")
 	w.Ports = append(w.Ports, routerSwitchPort("ext-public-egress", "egress-ext-public"))
-	return s.Logical.Router(shop)
+	return s.Logical.Router(router)
 }
 
 // queryFromClient returns a query for a TCP connection from a client outside.

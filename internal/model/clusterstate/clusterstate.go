@@ -236,7 +236,7 @@ type EgressIP struct {
 	Addresses []string
 	Held      map[string]string  // address → node
 	Selects   int                // number of pods
-	Outside   snapshot.PodSample // selected pods that belong to no project: they are not served
+	Outside   snapshot.PodSample // selected pods that are not served
 }
 
 // EgressPolicy is an EgressService or EgressRoute.

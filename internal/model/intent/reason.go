@@ -371,11 +371,10 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Programmed", PodsNotServed,
-		"The EgressIP selects pods that belong to no project, such as those in Kube-OVN's default VPC. They " +
-			"leave as if they were not selected, whatever failurePolicy says. Selected pods of projects leave with " +
-			"its addresses.",
-		"Let its selectors match namespaces of projects only. For pods in Kube-OVN's default VPC use an " +
-			"EgressService or an EgressRoute.",
+		"The EgressIP selects pods that are neither of a project nor on Subnet ovn-default of Kube-OVN's default " +
+			"VPC. They leave as if they were not selected, whatever failurePolicy says. The other selected pods leave " +
+			"with its addresses.",
+		"Let its selectors match namespaces of projects and of Subnet ovn-default only.",
 	},
 	{
 		"Programmed", NoEnvoyGateway,

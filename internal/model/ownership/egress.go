@@ -102,10 +102,27 @@ func EgressRoutePriority(bits, rank int) int {
 // UnselectedPodSet returns the address set of the pods of a VPC that use the default egress.
 func UnselectedPodSet(vpc string) string { return addressSetName(vpc + ".free") }
 
+// RedirectedPodSet returns the address set of all pods of a VPC that use egress addresses.
+func RedirectedPodSet(vpc string) string { return addressSetName(vpc + ".redirected") }
+
+// FailClosedPodSet returns the address set of the pods of a VPC that use egress addresses or nothing.
+func FailClosedPodSet(vpc string) string { return addressSetName(vpc + ".closed") }
+
+// ClassifiedPodSet returns the address set of the pods of a VPC of which it is known whether an EgressIP selects them.
+func ClassifiedPodSet(vpc string) string { return addressSetName(vpc + ".classified") }
+
+// InsideAddressSet returns the address set of the destinations inside the cluster.
+func InsideAddressSet(vpc string) string { return addressSetName(vpc + ".inside") }
+
+// OutsideAddressSet returns the address set of the destinations for which pods of a VPC use egress addresses.
+func OutsideAddressSet(vpc string) string { return addressSetName(vpc + ".outside") }
+
 func addressSetName(name string) string { return strings.ReplaceAll("sallyport."+name, "-", "_") }
 
 // IsRowOnlyPriority reports whether router policies with a priority are rows only, without an entry in the Vpc's list.
-func IsRowOnlyPriority(p int) bool { return EgressFailClosed <= p && p <= EgressRouteLast }
+func IsRowOnlyPriority(p int) bool {
+	return EgressFailClosed <= p && p <= EgressRouteLast || ManagementFailClosed <= p && p <= ManagementEgressIP
+}
 
 // PolicyKeepKey in the external_ids of a router policy prevents Kube-OVN from removing a policy that is not in the
 // Vpc's list.

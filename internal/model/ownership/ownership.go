@@ -106,6 +106,8 @@ const (
 	EgressRouteLast        = EgressRouteFirst + 129*prioritiesPerPrefixLength - 1
 	Reach                  = 29900 // pods of the management VPC → hosts on its network's prefix
 	ReachOnLink            = 29901 // the same packets, after the on-link loopback port
+	ManagementFailClosed   = 29910 // pods of the management VPC that an EgressIP selects → drop, if it fails closed
+	ManagementEgressIP     = 29920 // the same pods → the EgressIP's addresses
 	ReturnFIP              = 30000 // pod of a floating IP → its network's gateway
 	ReturnFIPOnLink        = 30001 // pod of a floating IP → neighbours on its network's prefix
 	ReturnReply            = 30010 // replies → the return port of the connection's network
@@ -121,6 +123,7 @@ var PriorityBands = []PriorityBand{
 	{ReturnFIP, ReturnFIPOnLink, "replies of floating IPs on secondary networks, by source address", false},
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
+	{ManagementFailClosed, ManagementEgressIP, "egress addresses of pods of the management VPC", true},
 	{ReturnForged, ReturnForged, "forged packets", true},
 }
 
@@ -131,6 +134,7 @@ const (
 	NetworkMarkBase     = 0x53500000 // plus a hash of the network's name
 	NetworkMarkBits     = 20
 	DefaultNetworkLabel = 0x53600001 // connections from the default network, or from inside
+	NodeReturnMark      = 0x53600002 // replies to connections that came in through a node
 )
 
 // ACLs that set labels: the first passes all packets, the last allows what no ACL in between has decided.
@@ -147,12 +151,14 @@ const (
 	IsolationPriority = 32767
 )
 
-// ACLs of the first tier that drop packets: isolation of an ExternalNetwork, loadBalancerSourceRanges of a Service, and
-// allow-lists of a Project. The priority above each of the last two is for the packets they allow.
+// ACLs of the first tier that drop packets: isolation of an ExternalNetwork, loadBalancerSourceRanges of a Service,
+// allow-lists of a Project, and pods of the management VPC that are not classified yet. The priority above each of the
+// last three is for the packets they allow.
 const (
 	NetworkIsolationPriority = 110
 	SourceRangePriority      = 100
 	AllowListPriority        = 90
+	UnclassifiedPodPriority  = 80
 )
 
 // NetworkMark returns the mark and label of a network, unless two networks of one project collide.
@@ -207,6 +213,17 @@ func HairpinRouterPort(router, subnet string) string { return router + "-" + sub
 
 // HairpinSwitchPort returns the switch's end of the hairpin port.
 func HairpinSwitchPort(router, subnet string) string { return subnet + "-" + router + "-return" }
+
+// NodeReturnRouterPort returns the router's end of the port through which replies to connections that came in through a
+// node enter the router again. No network can have this name: theirs follow a hyphen.
+func NodeReturnRouterPort(router, subnet string) string {
+	return HairpinRouterPort(router, subnet) + ".nodes"
+}
+
+// NodeReturnSwitchPort returns the switch's end of that port.
+func NodeReturnSwitchPort(router, subnet string) string {
+	return HairpinSwitchPort(router, subnet) + ".nodes"
+}
 
 // VPCSubnetName returns the subnet of a VPC whose pods can have external addresses. In the VPC of a project it is ours.
 func VPCSubnetName(vpc string) string {

@@ -47,9 +47,11 @@ type HAChassisGroup struct {
 // EgressIP is a request for source addresses of selected pods.
 type EgressIP struct {
 	Meta
-	Addresses           []string  // as in the spec
-	Vpcs                []string  // VPCs with selected pods
-	PodsOutsideProjects PodSample // selected pods that belong to no project
+	Addresses []string // as in the spec
+	Vpcs      []string // VPCs with selected pods
+	// ManagementNamespaces are the selected namespaces of the management VPC. A project has one, of the same name.
+	ManagementNamespaces []string
+	UnservedPods         PodSample // selected pods of other VPCs, and on other subnets of the management VPC
 	// EligibleNodes are the nodes that may hold the addresses; nil: any.
 	EligibleNodes map[string]bool
 	// RebalanceRequested is the last request to move its addresses to nodes with fewer, and Rebalanced the last one

@@ -50,8 +50,8 @@ type VpcInput struct {
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
-	// Selections are the EgressIPs that select pods of the shard, and PodAddresses the addresses of all its pods,
-	// present only if there are Selections.
+	// Selections are the EgressIPs that select pods of the shard, and PodAddresses the addresses of all pods of which it
+	// is known whether they are selected, present only if there are Selections.
 	Selections   []Selection
 	PodAddresses []netip.Addr
 
@@ -254,6 +254,9 @@ type Management struct {
 	NamespaceQuotas       map[string]Limit
 	// HasForeignSNAT: an SNAT that the controller did not create already translates packets that leave it.
 	HasForeignSNAT bool
+	// InsidePrefixes are the prefixes of its Subnets, including the one that joins the nodes, and the addresses of
+	// nodes. They are read if EgressIPs select its pods.
+	InsidePrefixes []netip.Prefix
 }
 
 // Meta is the common metadata of API objects.
@@ -406,6 +409,8 @@ type PodPort struct {
 	Name           string
 	Namespace, Pod string
 	Subnet         string // the switch of the port
+	// Addresses are those that Kube-OVN has assigned.
+	Addresses []netip.Addr
 	// Project is the shard that the Subnet belongs to; empty: none.
 	Project string
 	// Allowed: the operator allows pods of the namespace on the Subnet.

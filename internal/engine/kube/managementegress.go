@@ -1,0 +1,175 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
+)
+
+// An EgressIP selects a pod of the management VPC if the pod has a port on its switch, whatever its namespace. The
+// addresses are those that Kube-OVN wrote to the port: it does so before the pod starts, and users can't write them.
+// A user who may write a pod could claim the address of a pod in another namespace with its annotation.
+
+// listManagementNamespaces returns the namespaces whose pods get addresses of the management VPC. These are those that
+// its shard decides about, and organizations.
+func (c *Cluster) listManagementNamespaces(ctx context.Context) (out []*corev1.Namespace, err error) {
+	var list corev1.NamespaceList
+	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet),
+		client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil, fmt.Errorf("list namespaces of the management VPC: %w", err)
+	}
+	for i := range list.Items {
+		if isManagementNamespace(&list.Items[i]) {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// lookUpSelectedNamespaces adds the selected namespaces of the management VPC if a network restricts who may use it.
+func (c *Cluster) lookUpSelectedNamespaces(ctx context.Context, in *Inputs, scopes map[string]egressScope) error {
+	if !in.hasRestrictedNetwork() {
+		return nil
+	}
+	var keys []intent.ObjectKey
+	for _, scope := range scopes {
+		for _, name := range scope.managementNamespaces {
+			keys = append(keys, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+		}
+	}
+	return c.lookUpObjects(ctx, in, keys, nil)
+}
+
+// gatherManagementEgress adds the EgressIPs that select pods of the management VPC, the pods of the selected namespaces,
+// and what is inside the cluster.
+func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error {
+	all, err := c.listEgressIPs(ctx)
+	if err != nil {
+		return err
+	}
+	in.selecting = map[string][]*ovnv1.EgressIP{}
+	if len(all) > 0 {
+		if err := c.gatherSelectedPods(ctx, in, all); err != nil {
+			return err
+		}
+	}
+	in.egressIPs = slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
+		for namespace := range in.selecting {
+			if in.selectsNamespace(e, namespace) {
+				return false
+			}
+		}
+		return true
+	})
+	c.managementSelected.Store(len(in.egressIPs) > 0)
+	if len(in.egressIPs) == 0 {
+		return nil
+	}
+	return c.listInto(ctx, in, &SubnetList{}, c.matchIndex(vpcIndex, kubeovn.ManagementVpc))
+}
+
+// gatherSelectedPods adds, for each namespace with pods in the management VPC, the EgressIPs that select it and, if
+// there are any, its pods.
+func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovnv1.EgressIP) error {
+	names := map[string]bool{}
+	for name := range in.namespaces {
+		names[name] = true
+	}
+	for _, p := range in.misplacedPorts {
+		if p.Subnet == kubeovn.ManagementSubnet {
+			names[p.Namespace] = true
+		}
+	}
+	for name := range names {
+		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
+		if apierrors.IsNotFound(err) {
+			continue // not in the cache yet: its pods are not classified
+		}
+		if err != nil {
+			return fmt.Errorf("read namespace %s: %w", name, err)
+		}
+		in.selecting[name] = slices.DeleteFunc(slices.Clone(all), func(e *ovnv1.EgressIP) bool {
+			choice, readable := c.cachedSelectors(e)
+			return !readable || !choice.namespaces.Matches(labels.Set(ns.GetLabels()))
+		})
+		if len(in.selecting[name]) == 0 {
+			continue
+		}
+		var pods corev1.PodList
+		if err := c.reader.List(ctx, &pods, client.InNamespace(name), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list pods of %s: %w", name, err)
+		}
+		for i := range pods.Items {
+			in.pods[snapshot.PodKey(name, pods.Items[i].Name)] = &pods.Items[i]
+		}
+	}
+	return nil
+}
+
+// selectsNamespace reports whether an EgressIP selects a namespace of the shard. A project has one namespace, which all
+// EgressIPs of the shard select.
+func (in *Inputs) selectsNamespace(e *ovnv1.EgressIP, namespace string) bool {
+	return in.selecting == nil || slices.Contains(in.selecting[namespace], e)
+}
+
+// podPortIndex is the addresses of the ports on the management VPC's switch.
+type podPortIndex struct {
+	byPod       map[string][]netip.Addr // by namespace/name
+	byNamespace map[string]map[netip.Addr]bool
+}
+
+// indexPodPorts indexes the ports on the management VPC's switch.
+func (in *Inputs) indexPodPorts() podPortIndex {
+	out := podPortIndex{byPod: map[string][]netip.Addr{}, byNamespace: map[string]map[netip.Addr]bool{}}
+	for _, p := range in.misplacedPorts {
+		if p.Subnet != kubeovn.ManagementSubnet {
+			continue
+		}
+		if out.byNamespace[p.Namespace] == nil {
+			out.byNamespace[p.Namespace] = map[netip.Addr]bool{}
+		}
+		key := snapshot.PodKey(p.Namespace, p.Pod)
+		for _, a := range externalAddresses(p.Addresses) {
+			out.byPod[key] = append(out.byPod[key], a)
+			out.byNamespace[p.Namespace][a] = true
+		}
+	}
+	return out
+}
+
+// addressesOf returns the addresses of a pod: those of its port. The port of a virtual machine has the machine's name,
+// so the pod's own claims count as well if a port of its namespace has the address.
+func (x podPortIndex) addressesOf(pod *corev1.Pod) []netip.Addr {
+	if isPodFinished(pod) {
+		return nil
+	}
+	out := slices.Clone(x.byPod[snapshot.PodKey(pod.Namespace, pod.Name)])
+	for _, a := range podExternalAddresses(pod) {
+		if x.byNamespace[pod.Namespace][a] && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// unselectedPortAddresses returns the addresses on the management VPC's switch of namespaces that no EgressIP selects.
+// Those of selected namespaces are classified when their pods are known.
+func (in *Inputs) unselectedPortAddresses() (out []netip.Addr) {
+	for _, p := range in.misplacedPorts {
+		if by, isKnown := in.selecting[p.Namespace]; isKnown && len(by) == 0 && p.Subnet == kubeovn.ManagementSubnet {
+			out = append(out, externalAddresses(p.Addresses)...)
+		}
+	}
+	return out
+}
