@@ -10,6 +10,7 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -33,8 +34,10 @@ func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 type builder struct {
 	*clusterstate.State
 	graph            *Graph
+	tracer           *trace.Tracer
 	problemsByRef    map[state.Ref][]Problem
-	networkBySubnet  map[string]string // subnet or network → network
+	severeRefs       map[state.Ref]bool // objects with a warning or an error
+	networkBySubnet  map[string]string  // subnet or network → network
 	externalPrefixes []externalPrefix
 	podsByName       map[string]clusterstate.Pod        // namespace/name
 	podsByAddress    map[netip.Addr][]clusterstate.Pod  // projects may use the same addresses
@@ -64,8 +67,9 @@ type shardObjects struct {
 
 func newBuilder(s *clusterstate.State, findings []diagnosis.Finding) *builder {
 	b := &builder{
-		State: s, problemsByRef: map[state.Ref][]Problem{}, networkBySubnet: map[string]string{},
-		podsByName: map[string]clusterstate.Pod{}, podsByAddress: map[netip.Addr][]clusterstate.Pod{},
+		State: s, tracer: trace.New(s), problemsByRef: map[state.Ref][]Problem{}, severeRefs: map[state.Ref]bool{},
+		networkBySubnet: map[string]string{},
+		podsByName:      map[string]clusterstate.Pod{}, podsByAddress: map[netip.Addr][]clusterstate.Pod{},
 		ovnEIPByAddress: map[netip.Addr]string{}, nodeByChassis: map[string]string{},
 		headlessBySource: map[state.Ref]clusterstate.Service{}, objectsByShard: map[string]*shardObjects{},
 	}
@@ -202,6 +206,7 @@ func (b *builder) collectProblems(o clusterstate.Object) []Problem {
 			Message:  "it is being deleted",
 		})
 	}
+	b.severeRefs[o.Ref] = hasSevereProblem(all)
 	return all
 }
 
@@ -306,6 +311,7 @@ func (b *builder) buildNodes() []Node {
 				Message:  "the node is not ready",
 			}}
 		}
+		b.severeRefs[n.Ref] = hasSevereProblem(out.Problems)
 		inspected := b.Inspected[n.Name]
 		for _, i := range inspected.Interfaces {
 			out.Interfaces = append(out.Interfaces, Interface{i.Name, i.Up, i.MTU, i.Addresses})

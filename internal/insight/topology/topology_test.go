@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/topology"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -109,26 +110,64 @@ func TestBuildGraphIsDeterministic(t *testing.T) {
 func TestPathsThereAndBack(t *testing.T) {
 	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
 	v := findVPC(t, g, "globex-prod")
-	byDefault, bySecond := findPath(t, v, "Service"), findPath(t, v, "FIp")
-	if stepKinds(byDefault.Forward) != "client network node address pod" ||
-		stepKinds(byDefault.Reply) != "pod router node network client" {
-		t.Errorf("by the default network: there %s, back %s", stepKinds(byDefault.Forward), stepKinds(byDefault.Reply))
+	byDefault, bySecond := findConnection(t, v, "Service"), findConnection(t, v, "FIp")
+	if placeKinds(byDefault.Request) != "client network node address pod" ||
+		placeKinds(byDefault.Reply) != "pod router node network client" {
+		t.Errorf("by the default network: there %s, back %s", placeKinds(byDefault.Request), placeKinds(byDefault.Reply))
 	}
-	if stepKinds(bySecond.Reply) != "pod leg router node network client" || bySecond.Reply[4].Label != "ext-public" {
-		t.Errorf("by the second network: back %s", stepKinds(bySecond.Reply))
+	if placeKinds(bySecond.Reply) != "pod returnPort router node network client" || bySecond.Reply[4].Label != "ext-public" {
+		t.Errorf("by the second network: back %s", placeKinds(bySecond.Reply))
 	}
-	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") ||
+	if !strings.Contains(bySecond.Request[3].Action, "10.0.1.10") ||
 		!strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
-		t.Errorf("translated by %q and %q", bySecond.Forward[3].Action, bySecond.Reply[2].Action)
+		t.Errorf("translated by %q and %q", bySecond.Request[3].Action, bySecond.Reply[2].Action)
+	}
+}
+
+// Whatever is healthy in a generated cluster is answered, so that pictures show it as it is.
+func TestConnectionsOfHealthyObjects(t *testing.T) {
+	for _, v := range topology.BuildGraph(clusterstatetest.GenerateCluster(50), nil).Vpcs {
+		for _, c := range v.Connections {
+			if c.Verdict == trace.Lost || c.Verdict == trace.Dropped && c.About.Name != "vm-gone" && c.About.Name != "batch" {
+				t.Errorf("%s, %s: %s: %s", v.Name, c.Title, c.Verdict, c.Reason)
+			}
+		}
+	}
+}
+
+// A broken connection ends at the place that the trace ends at.
+func TestBrokenConnection(t *testing.T) {
+	s := clusterstatetest.GenerateCluster(5)
+	for i, r := range s.Logical.Routers {
+		for k, p := range r.Ports {
+			if p.Name == "globex-prod-ext-public" {
+				s.Logical.Routers[i].Ports[k].Holder = ""
+			}
+		}
+	}
+	c := findConnection(t, findVPC(t, topology.BuildGraph(s, nil), "globex-prod"), "FIp")
+	end := c.Request[len(c.Request)-1]
+	if !end.Problem || !strings.Contains(end.Action, "no node holds gateway port globex-prod-ext-public") ||
+		len(c.Reply) > 0 || placeKinds(c.Request) != "client network router" {
+		t.Errorf("it ends at %+v after %s", end, placeKinds(c.Request))
+	}
+}
+
+// The proxy of a Gateway opens a connection of its own, which is a part of the path.
+func TestConnectionThroughProxy(t *testing.T) {
+	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "acme-prod")
+	c := findConnection(t, v, "HTTPRoute")
+	if got, want := placeKinds(c.Request), "client network node proxy router address pod"; got != want {
+		t.Errorf("the path is %s, want %s", got, want)
 	}
 }
 
 // A FIp without a target has no reply path.
 func TestPathToNowhere(t *testing.T) {
 	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
-	p := findPath(t, v, "FIp")
-	if end := p.Forward[len(p.Forward)-1]; !end.Problem || len(p.Reply) != 0 {
-		t.Errorf("it ends at %+v, and comes back by %s", end, stepKinds(p.Reply))
+	p := findConnection(t, v, "FIp")
+	if end := p.Request[len(p.Request)-1]; !end.Problem || len(p.Reply) != 0 {
+		t.Errorf("it ends at %+v, and comes back by %s", end, placeKinds(p.Reply))
 	}
 }
 
@@ -201,18 +240,18 @@ func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {
 	return g.Vpcs[at]
 }
 
-func findPath(t *testing.T, v topology.Vpc, kind string) topology.Path {
+func findConnection(t *testing.T, v topology.Vpc, kind string) topology.Connection {
 	t.Helper()
-	at := slices.IndexFunc(v.Paths, func(p topology.Path) bool { return p.About.Kind == kind })
+	at := slices.IndexFunc(v.Connections, func(p topology.Connection) bool { return p.About.Kind == kind })
 	if at < 0 {
 		t.Fatalf("%s has no path by a %s", v.Name, kind)
 	}
-	return v.Paths[at]
+	return v.Connections[at]
 }
 
-func stepKinds(steps []topology.Step) string {
+func placeKinds(places []trace.Place) string {
 	var all []string
-	for _, s := range steps {
+	for _, s := range places {
 		all = append(all, s.Kind)
 	}
 	return strings.Join(all, " ")

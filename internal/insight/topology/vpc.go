@@ -82,7 +82,7 @@ func (b *builder) buildVPC(v clusterstate.Vpc, p clusterstate.Project, router *l
 			out.EgressIPs = append(out.EgressIPs, e.Ref.Name)
 		}
 	}
-	out.Paths = b.buildPaths(&out)
+	out.Connections = b.buildConnections(&out)
 	return out
 }
 

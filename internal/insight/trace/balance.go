@@ -60,8 +60,11 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	as.destination = to
 	p.recirculateForHash(b, &p.pkt)
 	p.commitNAT("dnat "+p.Name, &p.pkt, as)
-	p.addHop(p.pkt, p.loadBalancerRef(b, v.Address.Addr()), "Load_Balancer "+b.Name, "%s",
-		p.describeBackend(b, v, to, p.internalSwitches()))
+	p.addHop(p.pkt, Hop{
+		About:  p.loadBalancerRef(b, v.Address.Addr()),
+		Row:    "Load_Balancer " + b.Name,
+		Places: p.atLoadBalancer(b, v, to),
+	}, "%s", p.describeBackend(b, v, to, p.internalSwitches()))
 	return continuePipeline()
 }
 
@@ -74,7 +77,11 @@ func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet)
 		if len(v.Backends) > 0 {
 			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints online", about, len(v.Backends))
 		}
-		w.addHop(f, about, "Load_Balancer "+b.Name, "has no backend")
+		w.addHop(f, Hop{
+			About:  about,
+			Row:    "Load_Balancer " + b.Name,
+			Places: atAddress(v.Address.String(), "load balancer"),
+		}, "has no backend")
 		if b.Options["reject"] == "true" {
 			return netip.AddrPort{}, w.rejectPacket(NoEndpoints, reason, about), true
 		}
@@ -96,6 +103,15 @@ func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 	if len(b.Fields) == 0 {
 		w.recirculate(f)
 	}
+}
+
+// atLoadBalancer is a VIP of a load balancer, with the backend that it chose.
+func (w *traceRun) atLoadBalancer(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort) []Place {
+	action := "load balancer, DNAT to " + to.String()
+	if n := len(w.liveBackends(b, v)); n > 1 {
+		action += fmt.Sprintf(", one of %d", n)
+	}
+	return atAddress(v.Address.String(), "%s", action)
 }
 
 // isBackendAlive reports whether the health check of a backend does not report it offline.
