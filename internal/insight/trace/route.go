@@ -357,7 +357,7 @@ func (w *traceRun) checkGatewayChassis(p *routerPort) (transition, bool) {
 		where += " on " + p.switchPort.onSwitch.Name
 	}
 	if p.Holder == "" {
-		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.Name)), true
+		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.router.Name)), true
 	}
 	return w.checkNodeReady(p.Holder, "holds gateway "+where)
 }
