@@ -188,7 +188,7 @@ var examples = []struct {
 }{
 	{"OVN table", `intent\.QoS\b|nb\.QoS\b|type QoS struct|QoSTable`, []string{
 		"internal/compile/returnport.go", "internal/engine/ovn/nb/nb.go", "internal/engine/ovn/nb/tables.go",
-		"internal/engine/ovn/network.go", "internal/engine/ovn/rowtables.go",
+		"internal/engine/ovn/network.go", "internal/engine/ovn/rowtables.go", "internal/engine/ovn/tablerows.go",
 		"internal/model/intent/switchrows.go", "internal/model/logical/logical.go",
 	}},
 	{
@@ -345,16 +345,18 @@ func TestHouse6OneOfEach(t *testing.T) {
 		t.Skip("not reached yet: shown at full size only")
 	}
 	item := list.Item(t, 6)
-	writes, surveys := rowDecoders(t, "*nb.", "intent."), rowDecoders(t, "ovsdbRow", "logical.")
-	item.AddFigure("%d decoders of rows for the controller, and %d of the same tables for surveys", len(writes),
-		len(surveys))
+	writes, surveys := rowDecoders(t, "*nb.", "intent."), rowDecoders(t, "ovsdb.Row", "logical.")
+	generic := rowDecoders(t, "row ovsdb.Row", "*M")
+	item.AddFigure("columns of a table are described once, in its model: %d functions of the controller use models, "+
+		"surveys decode rows into models by %s, and %d functions read rows without", len(writes),
+		strings.Join(generic, ", "), len(surveys))
 	paths := slices.DeleteFunc(typeNames(t, "path", "step"), func(name string) bool {
 		return strings.HasPrefix(name, "controller.") // a step of a run
 	})
 	item.AddFigure("descriptions of a packet's path: %s", strings.Join(paths, ", "))
 	structs := typeNames(t, "eip")
 	item.AddFigure("structs for an EIp: %s", strings.Join(structs, ", "))
-	if len(writes) == 0 || len(paths) == 0 || len(structs) == 0 {
+	if len(writes) == 0 || len(generic) == 0 || len(paths) == 0 || len(structs) == 0 {
 		t.Fatal("nothing is found: the test can't tell")
 	}
 	if len(surveys) > 0 || len(paths) > 1 || len(structs) > 3 {
