@@ -16,11 +16,12 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// BuildGraph builds the graph of a survey. Findings become problems of the objects that they are about.
+// BuildGraph builds the graph of a survey, without connections. Findings become problems of the objects that they are
+// about.
 func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 	b := newBuilder(s, findings)
 	g := &Graph{Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Networks: b.buildNetworks()}
-	b.graph = g
+	b.graph, g.builder = g, b
 	g.Nodes = b.buildNodes()
 	g.Gateways, g.Routes, g.Backends = b.buildGateways(), b.buildRoutes(), b.buildBackends()
 	g.EgressIPs = b.buildEgressIPs()
@@ -399,7 +400,16 @@ func countObjects(s *clusterstate.State) []Count {
 	return append(all, Count{"Nodes", len(c.Nodes), "machines"}, Count{"Pods", len(c.Pods), "workloads"})
 }
 
-// FocusProject returns the graph of one VPC with its dependencies. The name is that of the VPC, or NAMESPACE/NAME or
+// TraceConnections adds the connections of all VPCs of the graph. Pictures of a whole cluster do without: a thousand
+// projects have some 3,500.
+func (g *Graph) TraceConnections() *Graph {
+	for i := range g.Vpcs {
+		g.Vpcs[i].Connections = g.builder.buildConnections(&g.Vpcs[i])
+	}
+	return g
+}
+
+// FocusProject returns the graph of one VPC with its dependencies and connections. The name is that of the VPC, or NAMESPACE/NAME or
 // NAME of its project.
 func (g *Graph) FocusProject(name string) (*Graph, error) {
 	at := slices.IndexFunc(g.Vpcs, func(v Vpc) bool {
@@ -430,7 +440,7 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 		return !slices.Contains(v.EgressIPs, e.Ref.Name)
 	})
 	one.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n Node) bool { return !v.dependsOnNode(n.Name) })
-	return &one, nil
+	return one.TraceConnections(), nil
 }
 
 // parseRef parses NAMESPACE/NAME or NAME.

@@ -167,7 +167,7 @@ func (b *builder) traceRoute(r Route) (all []Connection) {
 		}
 		title := fmt.Sprintf("to %s, by Gateway %s", g.formatRouteURLs(r), g.Ref.Name)
 		for _, ref := range r.Backends {
-			p := b.tracer.TraceProxied(q, g.proxyFor(r), b.backendEndpoint(ref))
+			p := b.tracer.TraceProxied(q, g.proxyFor(r, ref), b.backendEndpoint(ref))
 			all = append(all, b.newConnection(r.Ref, "", title, q, p))
 		}
 	}
@@ -181,21 +181,30 @@ func (b *builder) gatewayQuery(g Gateway, r Route) (trace.Query, bool) {
 	if err != nil {
 		return trace.Query{}, false
 	}
-	for _, text := range g.Addresses {
-		if a, err := netip.ParseAddr(text); err == nil {
-			listener := clusterstate.ServicePort{Protocol: "TCP", Port: int(number)}
-			return b.tracer.ServiceQuery(&clusterstate.Service{}, a, listener), true
+	var addresses []netip.Addr
+	for _, ref := range g.Services {
+		if s := b.Cluster.Service(ref); s != nil {
+			addresses = append(addresses, s.ExternalIPs...)
 		}
 	}
-	return trace.Query{}, false
+	for _, text := range g.Addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			addresses = append(addresses, a)
+		}
+	}
+	if len(addresses) == 0 {
+		return trace.Query{}, false
+	}
+	listener := clusterstate.ServicePort{Protocol: "TCP", Port: int(number)}
+	return b.tracer.ServiceQuery(&clusterstate.Service{}, addresses[0], listener), true
 }
 
 // proxyFor returns the proxy of a Gateway, and why it chooses the backends of a route.
-func (g Gateway) proxyFor(r Route) trace.Proxy {
-	by := map[string]string{"TLSRoute": "SNI", "HTTPRoute": "Host", "GRPCRoute": "Host"}[r.Ref.Kind]
+func (g Gateway) proxyFor(r Route, backend state.Ref) trace.Proxy {
+	by := map[string]string{"TLSRoute": "SNI ", "HTTPRoute": "Host ", "GRPCRoute": "Host "}[r.Ref.Kind]
 	out := trace.Proxy{Gateway: g.Ref, Label: "proxy of " + g.Ref.Name}
-	out.Action = strings.TrimSpace(fmt.Sprintf("%s %s matches %s %s", r.Ref.Kind, r.Ref.Name, by,
-		strings.Join(r.Hosts, ", ")))
+	out.Action = fmt.Sprintf("%s %s matches %s%s, to %s %s", r.Ref.Kind, r.Ref.Name, by, strings.Join(r.Hosts, ", "),
+		backend.Kind, backend.Name)
 	if len(g.Pods) > 0 && len(g.Services) > 0 {
 		_, port := g.listenerForRoute(r)
 		out.Label, out.Pod = g.Pods[0].String()+":"+port, g.Services[0].Namespace+"/"+g.Pods[0].Name
@@ -231,7 +240,13 @@ func (b *builder) traceEgress(v *Vpc, has *shardObjects) (all []Connection) {
 		if v.Management {
 			title = fmt.Sprintf("out to %s, with %s", v.EgressNetwork, v.SNATAddress)
 		}
-		add(about, v.EgressNetwork, title, b.tracer.DefaultEgressQueries(v.Name))
+		queries := b.tracer.DefaultEgressQueries(v.Name)
+		if add(about, v.EgressNetwork, title, queries); len(queries) == 0 {
+			pods := trace.Place{Kind: trace.AtPod, Label: "pods " + v.firstPodPrefix().String(), Action: "none to trace from"}
+			all = append(all, Connection{
+				About: about, Network: v.EgressNetwork, Title: title, Verdict: trace.Unknown, Request: []trace.Place{pods},
+			})
+		}
 	}
 	policies := slices.Concat(has.egressRoutes, has.egressServices)
 	for i, d := range slices.Concat(v.EgressRoutes, v.EgressServices) {

@@ -36,22 +36,33 @@ func (d *markdownDoc) writeEgress() {
 	d.writeLine("%s", formatMarkdownTable([]string{"What", "Address", "Network", "Node", "For"}, rows))
 }
 
-// writePathExamples writes one connection of each kind, from the first VPC that has one.
+// writePathExamples writes one connection of each kind, from the first VPC that has one. Connections with a reply take
+// precedence.
 func (d *markdownDoc) writePathExamples() {
-	seen := map[string]bool{}
+	type example struct {
+		vpc string
+		Connection
+	}
+	var examples []example
 	for _, v := range d.graph.Vpcs {
 		for _, c := range v.Connections {
-			if seen[c.exampleKind()] {
-				continue
+			at := slices.IndexFunc(examples, func(e example) bool { return e.exampleKind() == c.exampleKind() })
+			switch {
+			case at < 0:
+				examples = append(examples, example{v.Name, c})
+			case len(examples[at].Reply) == 0 && len(c.Reply) > 0:
+				examples[at] = example{v.Name, c}
 			}
-			if seen[c.exampleKind()] = true; len(seen) == 1 {
-				d.writeLine("## The way of packets\n")
-			}
-			d.writeLine("### Example %d: %s, %s\n", len(seen), v.Name, c.Title)
-			d.writeLine("%s", formatCodeBlock(renderDiagram(c.Request)))
-			if len(c.Reply) > 0 {
-				d.writeLine("And back: %s\n", formatPlaces(c.Reply))
-			}
+		}
+	}
+	for i, e := range examples {
+		if i == 0 {
+			d.writeLine("## The way of packets\n")
+		}
+		d.writeLine("### Example %d: %s, %s\n", i+1, e.vpc, e.Title)
+		d.writeLine("%s", formatCodeBlock(renderDiagram(e.Request)))
+		if len(e.Reply) > 0 {
+			d.writeLine("And back: %s\n", formatPlaces(e.Reply))
 		}
 	}
 }

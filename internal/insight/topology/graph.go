@@ -25,6 +25,8 @@ type Graph struct {
 	Counts    []Count    `json:"counts"`
 	// Problems are the problems of the cluster as a whole.
 	Problems []Problem `json:"problems,omitempty"`
+
+	builder *builder // traces connections
 }
 
 // Problem is a problem of an object: a failing condition or a finding.
@@ -109,7 +111,7 @@ type Vpc struct {
 	// EgressIPs are the names of the EgressIPs that select pods of the VPC.
 	EgressIPs   []string     `json:"egressIPs"`
 	Pods        int          `json:"pods"`
-	Connections []Connection `json:"paths"`
+	Connections []Connection `json:"paths"` // see TraceConnections
 	Problems    []Problem    `json:"problems,omitempty"`
 }
 

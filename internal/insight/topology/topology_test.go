@@ -41,7 +41,7 @@ func checkGolden(t *testing.T, name, got string) {
 
 // The JSON of the graph is an interface: fields must not be renamed or removed.
 func TestJSON(t *testing.T) {
-	raw, err := json.MarshalIndent(topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
+	raw, err := json.MarshalIndent(buildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,15 +49,15 @@ func TestJSON(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	checkGolden(t, "five.txt", g.RenderText())
 	one, err := g.FocusProject("initech/prod")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkGolden(t, "project.txt", one.RenderText())
-	checkGolden(t, "fifty.txt", topology.BuildGraph(clusterstatetest.GenerateCluster(50), nil).RenderText())
-	if dense := topology.BuildGraph(clusterstatetest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
+	checkGolden(t, "fifty.txt", buildGraph(clusterstatetest.GenerateCluster(50), nil).RenderText())
+	if dense := buildGraph(clusterstatetest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
 		"\n") > 120 {
 		t.Errorf("1,000 projects take %d lines", strings.Count(dense, "\n"))
 	}
@@ -68,7 +68,7 @@ func TestDocument(t *testing.T) {
 		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef},
 		Message: "node1 is late", Remediation: "Set its clock.",
 	}}
-	checkGolden(t, "document.md", topology.BuildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
+	checkGolden(t, "document.md", buildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
 }
 
 // Nodes are queried for their routes to pods and to the outside, and the document shows both like a routing table.
@@ -78,7 +78,7 @@ func TestRoutesOfNodes(t *testing.T) {
 	if len(questions) != len(s.Cluster.Nodes) || len(questions[0].Routes) != 2 {
 		t.Fatalf("asked: %+v", questions)
 	}
-	if text := topology.BuildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
+	if text := buildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
 		t.Error("nodes that said nothing have routes")
 	}
 	var ways []clusterstate.RouteLookup
@@ -87,7 +87,7 @@ func TestRoutesOfNodes(t *testing.T) {
 		ways = append(ways, clusterstate.RouteLookup{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
 	}
 	s.Inspected = map[string]clusterstate.NodeInspection{questions[0].Node: {Routes: ways}}
-	text := topology.BuildGraph(s, nil).RenderMarkdown(nil)
+	text := buildGraph(s, nil).RenderMarkdown(nil)
 	for _, want := range []string{
 		"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)",
 		"• default via 192.168.10.2 dev eth0 (everything else)",
@@ -99,8 +99,8 @@ func TestRoutesOfNodes(t *testing.T) {
 }
 
 func TestBuildGraphIsDeterministic(t *testing.T) {
-	if !reflect.DeepEqual(topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil),
-		topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil)) {
+	if !reflect.DeepEqual(buildGraph(clusterstatetest.GenerateCluster(30), nil),
+		buildGraph(clusterstatetest.GenerateCluster(30), nil)) {
 		t.Error("two graphs of one survey differ")
 	}
 }
@@ -108,7 +108,7 @@ func TestBuildGraphIsDeterministic(t *testing.T) {
 // Replies leave through the network the request arrived on, with the address it was sent to. On a secondary network
 // they use the return port.
 func TestPathsThereAndBack(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	v := findVPC(t, g, "globex-prod")
 	byDefault, bySecond := findConnection(t, v, "Service"), findConnection(t, v, "FIp")
 	if placeKinds(byDefault.Request) != "client network node address pod" ||
@@ -126,7 +126,7 @@ func TestPathsThereAndBack(t *testing.T) {
 
 // Whatever is healthy in a generated cluster is answered, so that pictures show it as it is.
 func TestConnectionsOfHealthyObjects(t *testing.T) {
-	for _, v := range topology.BuildGraph(clusterstatetest.GenerateCluster(50), nil).Vpcs {
+	for _, v := range buildGraph(clusterstatetest.GenerateCluster(50), nil).Vpcs {
 		for _, c := range v.Connections {
 			if c.Verdict == trace.Lost || c.Verdict == trace.Dropped && c.About.Name != "vm-gone" && c.About.Name != "batch" {
 				t.Errorf("%s, %s: %s: %s", v.Name, c.Title, c.Verdict, c.Reason)
@@ -145,7 +145,7 @@ func TestBrokenConnection(t *testing.T) {
 			}
 		}
 	}
-	c := findConnection(t, findVPC(t, topology.BuildGraph(s, nil), "globex-prod"), "FIp")
+	c := findConnection(t, findVPC(t, buildGraph(s, nil), "globex-prod"), "FIp")
 	end := c.Request[len(c.Request)-1]
 	if !end.Problem || !strings.Contains(end.Action, "no node holds gateway port globex-prod-ext-public") ||
 		len(c.Reply) > 0 || placeKinds(c.Request) != "client network router" {
@@ -155,7 +155,7 @@ func TestBrokenConnection(t *testing.T) {
 
 // The proxy of a Gateway opens a connection of its own, which is a part of the path.
 func TestConnectionThroughProxy(t *testing.T) {
-	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "acme-prod")
+	v := findVPC(t, buildGraph(clusterstatetest.GenerateCluster(1), nil), "acme-prod")
 	c := findConnection(t, v, "HTTPRoute")
 	if got, want := placeKinds(c.Request), "client network node proxy router address pod"; got != want {
 		t.Errorf("the path is %s, want %s", got, want)
@@ -164,7 +164,7 @@ func TestConnectionThroughProxy(t *testing.T) {
 
 // A FIp without a target has no reply path.
 func TestPathToNowhere(t *testing.T) {
-	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
+	v := findVPC(t, buildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
 	p := findConnection(t, v, "FIp")
 	if end := p.Request[len(p.Request)-1]; !end.Problem || len(p.Reply) != 0 {
 		t.Errorf("it ends at %+v, and comes back by %s", end, placeKinds(p.Reply))
@@ -172,7 +172,7 @@ func TestPathToNowhere(t *testing.T) {
 }
 
 func TestProjectByName(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	for _, name := range []string{"acme-prod", "acme/prod", "ovn-cluster"} {
 		one, err := g.FocusProject(name)
 		if err != nil || len(one.Vpcs) != 1 {
@@ -187,7 +187,7 @@ func TestProjectByName(t *testing.T) {
 // A finding becomes one problem of the object that it is about.
 func TestFindings(t *testing.T) {
 	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{
+	g := buildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{
 		{
 			Code:        "PodNotFound",
 			Severity:    diagnosis.Error,
@@ -207,7 +207,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestNodesHoldWhatRoutersHave(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(20), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(20), nil)
 	for _, v := range g.Vpcs {
 		for _, p := range v.Router.Ports {
 			if p.Kind != topology.PortExternal {
@@ -224,11 +224,15 @@ func TestNodesHoldWhatRoutersHave(t *testing.T) {
 
 func TestPublicNetworks(t *testing.T) {
 	want := map[string]bool{"ext-cloud": false, "ext-partner": false, "ext-public": true, "uplink-a": true}
-	for _, n := range topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil).Networks {
+	for _, n := range buildGraph(clusterstatetest.GenerateCluster(1), nil).Networks {
 		if n.Public != want[n.Name] {
 			t.Errorf("%s is routable on the internet: %t", n.Name, n.Public)
 		}
 	}
+}
+
+func buildGraph(s *clusterstate.State, findings []diagnosis.Finding) *topology.Graph {
+	return topology.BuildGraph(s, findings).TraceConnections()
 }
 
 func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {

@@ -63,7 +63,7 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	p.addHop(p.pkt, Hop{
 		About:  p.loadBalancerRef(b, v.Address.Addr()),
 		Row:    "Load_Balancer " + b.Name,
-		Places: p.atLoadBalancer(b, v, to),
+		Places: p.atLoadBalancer(b, v, to, " on router "+p.Name),
 	}, "%s", p.describeBackend(b, v, to, p.internalSwitches()))
 	return continuePipeline()
 }
@@ -106,8 +106,8 @@ func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 }
 
 // atLoadBalancer is a VIP of a load balancer, with the backend that it chose.
-func (w *traceRun) atLoadBalancer(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort) []Place {
-	action := "load balancer, DNAT to " + to.String()
+func (w *traceRun) atLoadBalancer(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort, where string) []Place {
+	action := fmt.Sprintf("load balancer%s, DNAT to %s", where, to)
 	if n := len(w.liveBackends(b, v)); n > 1 {
 		action += fmt.Sprintf(", one of %d", n)
 	}

@@ -37,6 +37,9 @@ func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	}); i >= 0 {
 		return out[i : i+1] // the node that has the address
 	}
+	if len(out) == 0 {
+		return t.traceViaAnyNode(q)
+	}
 	return out
 }
 
@@ -60,7 +63,7 @@ func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clustersta
 	service, wrong := t.findNodeService(q, own)
 	if service != nil {
 		hop(service.Ref, nil, "kube-proxy on node %s forwards it to an endpoint", n.Name)
-		at = append(at, atNode(n.Name, t.describeKubeProxy(service, n.Name)))
+		at = append(at, atNode(n.Name, t.describeKubeProxy(service, q, n.Name)))
 		at = append(at, t.atEndpoint(service, q, n.Name)...)
 	} else {
 		at = append(at, atNode(n.Name, ""))
@@ -81,22 +84,42 @@ func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clustersta
 }
 
 // describeKubeProxy says what kube-proxy does with the client's address.
-func (t *Tracer) describeKubeProxy(s *clusterstate.Service, node string) string {
+func (t *Tracer) describeKubeProxy(s *clusterstate.Service, q Query, node string) string {
 	if s.Local {
-		return "kube-proxy, keeps the client's address"
+		return q.Server.String() + ", kube-proxy keeps the client's address"
 	}
 	address := "address"
 	if at := t.switchPorts[kubeovn.NodePort(node)]; at != nil && len(at.Addresses) > 0 {
 		address += " " + at.Addresses[0].String()
 	}
-	return "kube-proxy, SNAT to the node's own " + address + ": the client's is lost"
+	return q.Server.String() + ", kube-proxy, SNAT to the node's own " + address + ": the client's is lost"
+}
+
+// traceViaAnyNode traces a packet to an external IP of a Service if it is not known which node has the address.
+func (t *Tracer) traceViaAnyNode(q Query) []Path {
+	service, wrong := t.findNodeService(q, false)
+	if q.Pod != "" || service == nil || wrong != nil {
+		return nil
+	}
+	at := []Place{
+		{Kind: AtClient, Label: "client " + q.Client.Addr().String()},
+		{Kind: AtNode, Label: "any node", Action: t.describeKubeProxy(service, q, "")},
+	}
+	return []Path{{
+		RequestHops: []Hop{{
+			About: service.Ref, Text: "kube-proxy on a node forwards it to an endpoint",
+			Places: append(at, t.atEndpoint(service, q, "")...),
+		}},
+		Verdict: Unknown, Code: CantTell, About: []state.Ref{service.Ref}, Server: q.Server, SeenSource: q.Client.Addr(),
+		Reason: fmt.Sprintf("%s is an external IP of %s, but no node is known to have it", q.Server.Addr(), service.Ref),
+	}}
 }
 
 // atEndpoint is the endpoint that kube-proxy on a node sends a packet to.
 func (t *Tracer) atEndpoint(s *clusterstate.Service, q Query, node string) []Place {
 	for _, p := range s.Ports {
 		for _, e := range s.Endpoints {
-			if p.Port == int(q.Server.Port()) && e.Port == p.Name && (e.Ready || e.Serving) && (!s.Local || e.Node == node) {
+			if p.Port == int(q.Server.Port()) && e.Port == p.Name && (e.Ready || e.Serving) && (!s.Local || node == "" || e.Node == node) {
 				return atPod(clusterstate.PodRef(s.Namespace, e.Pod), e.Address.String(), e.Node)
 			}
 		}

@@ -184,7 +184,7 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 		c.addHop(c.pkt, Hop{
 			About:  c.loadBalancerRef(b, v.Address.Addr()),
 			Row:    "Load_Balancer " + b.Name,
-			Places: c.atLoadBalancer(b, v, to),
+			Places: c.atLoadBalancer(b, v, to, ""),
 		}, "%s", c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
 	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // the backend is the sender itself
