@@ -80,13 +80,39 @@ func isSamePlace(a, b trace.Place) bool {
 	return router(a) == router(b)
 }
 
-// isSameBothWays reports whether the place of the reply adds nothing to that of the request.
+// isSameBothWays reports whether one box shows the places of both directions.
 func (s placePair) isSameBothWays() bool {
-	if s.forward == nil || s.reply == nil {
+	if s.forward == nil || s.reply == nil || s.forward.Label != s.reply.Label || s.forward.Problem != s.reply.Problem {
 		return false
 	}
-	return s.forward.Label == s.reply.Label && (s.reply.Action == "" || s.forward.Action == s.reply.Action) &&
-		s.forward.Problem == s.reply.Problem
+	return s.forward.Action == "" || s.reply.Action == "" || s.forward.Action == s.reply.Action
+}
+
+// joined returns the place of both directions.
+func (s placePair) joined() trace.Place {
+	if s.forward.Action == "" {
+		return *s.reply
+	}
+	return *s.forward
+}
+
+// way is one direction of a path: how its lines look, and the stages between which it goes.
+type way struct {
+	class       string
+	y           int // of its lines
+	rightward   bool
+	first, last int
+}
+
+// newWay returns the direction that has a place at the given stages.
+func newWay(stages []placePair, has func(placePair) *trace.Place) way {
+	w := way{first: len(stages), last: -1}
+	for i, s := range stages {
+		if has(s) != nil {
+			w.first, w.last = min(w.first, i), i
+		}
+	}
+	return w
 }
 
 func (p *picture) drawPacketPath(path Connection) {
@@ -101,20 +127,25 @@ func (p *picture) drawPacketPath(path Connection) {
 	if len(path.Reply) > 0 {
 		high = 2*placeHeight + 8
 	}
+	request := newWay(stages, func(s placePair) *trace.Place { return s.forward })
+	reply := newWay(stages, func(s placePair) *trace.Place { return s.reply })
+	request.class, request.rightward = "wire "+drawing.NetworkClass("n", colour), path.Inbound
+	reply.class, reply.rightward = request.class+" back", !path.Inbound
+	request.y, reply.y = p.y+placeHeight/2, p.y+placeHeight+8+placeHeight/2
 	for i, s := range stages {
 		at := box{X: p.x + i*(width+placeSpacing), Y: p.y, W: width, H: placeHeight}
-		below := at
-		below.Y += placeHeight + 8
-		switch {
-		case s.isSameBothWays():
+		if s.isSameBothWays() {
 			at.H = high
-			p.drawPlace(at, *s.forward)
-		default:
-			p.drawPlaceOrWire(at, s.forward, path.Request, colour)
-			p.drawPlaceOrWire(below, s.reply, path.Reply, colour)
+			p.drawPlace(at, s.joined())
+		} else {
+			below := at
+			below.Y += placeHeight + 8
+			p.drawPlaceOrWire(at, s.forward, request, i)
+			p.drawPlaceOrWire(below, s.reply, reply, i)
 		}
 		if i+1 < len(stages) {
-			p.drawPlaceArrows(at.Right(), stages[i], stages[i+1], path)
+			p.drawWayArrow(at.Right(), request, i, s.forward, stages[i+1].forward)
+			p.drawWayArrow(at.Right(), reply, i, s.reply, stages[i+1].reply)
 		}
 	}
 	p.y += high + gap + 4
@@ -122,42 +153,32 @@ func (p *picture) drawPacketPath(path Connection) {
 }
 
 // drawPlaceOrWire draws a place, or a line past a place that only the other direction has.
-func (p *picture) drawPlaceOrWire(at box, s *trace.Place, way []trace.Place, colour int) {
+func (p *picture) drawPlaceOrWire(at box, s *trace.Place, w way, stage int) {
 	switch {
 	case s != nil:
 		p.drawPlace(at, *s)
-	case len(way) > 0:
-		p.DrawPath("wire "+drawing.NetworkClass("n", colour),
-			fmt.Sprintf("M%d %dH%d", at.X-placeSpacing+3, at.MiddleY(), at.Right()+placeSpacing-3))
+	case w.first < stage && stage < w.last:
+		p.DrawPath(w.class, fmt.Sprintf("M%d %dH%d", at.X-placeSpacing+3, at.MiddleY(), at.Right()+placeSpacing-3))
 	}
 }
 
-// drawPlaceArrows draws the arrows between places: the request above, the reply below.
-func (p *picture) drawPlaceArrows(x int, left, right placePair, path Connection) {
+// drawWayArrow draws a direction's line between two stages, with a head if it ends at a place.
+func (p *picture) drawWayArrow(x int, w way, stage int, left, right *trace.Place) {
 	const width = placeSpacing
-	class := "wire " + drawing.NetworkClass("n", p.networkColour(path.Network))
-	y, low := p.y+placeHeight/2, p.y+placeHeight+8+placeHeight/2
-	to, from := "m-5 -4l5 4l-5 4", "m5 -4l-5 4l5 4"
-	head := func(arrow string, s *trace.Place) string {
-		if s == nil {
-			return "" // the line goes past
-		}
-		return arrow
+	if stage < w.first || stage >= w.last {
+		return
 	}
-	rightward, leftward := right.forward, left.reply
-	if !path.Inbound {
-		rightward, leftward = right.reply, left.forward
-		y, low = low, y
+	head := ""
+	switch {
+	case w.rightward && right != nil:
+		head = "m-5 -4l5 4l-5 4"
+	case !w.rightward && left != nil:
+		head = "m5 -4l-5 4l5 4"
 	}
-	there, back := class, class+" back"
-	if !path.Inbound {
-		there, back = back, there
-	}
-	if path.Inbound || len(path.Reply) > 0 {
-		p.DrawPath(there, fmt.Sprintf("M%d %dh%d%s", x+3, y, width-6, head(to, rightward)))
-	}
-	if !path.Inbound || len(path.Reply) > 0 {
-		p.DrawPath(back, fmt.Sprintf("M%d %dh-%d%s", x+width-3, low, width-6, head(from, leftward)))
+	if w.rightward {
+		p.DrawPath(w.class, fmt.Sprintf("M%d %dh%d%s", x+3, w.y, width-6, head))
+	} else {
+		p.DrawPath(w.class, fmt.Sprintf("M%d %dh-%d%s", x+width-3, w.y, width-6, head))
 	}
 }
 
