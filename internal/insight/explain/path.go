@@ -13,6 +13,9 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
+// maxTraced limits the connections that are traced: a Service may have many ports, and an EgressIP pods of many projects.
+const maxTraced = 8
+
 // addPath adds the path of the connections that the object is for, as the tracer follows them. Hops that several of
 // them share are added once.
 func (e *explainer) addPath() {
@@ -20,7 +23,7 @@ func (e *explainer) addPath() {
 		e.addPart(e.ref, "path unknown, because OVN could not be read")
 		return
 	}
-	for _, q := range e.examples {
+	for _, q := range e.examples[:min(maxTraced, len(e.examples))] {
 		for _, h := range e.tracer.TraceFirst(q).EndedHops() {
 			if !slices.ContainsFunc(e.out.Path, func(o trace.Hop) bool { return o.About == h.About && o.Text == h.Text }) {
 				e.out.Path = append(e.out.Path, h)
