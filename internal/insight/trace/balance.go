@@ -60,12 +60,27 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	as.destination = to
 	p.recirculateForHash(b, &p.pkt)
 	p.commitNAT("dnat "+p.Name, &p.pkt, as)
+	p.noteBackend(b, v, to)
+	return continuePipeline()
+}
+
+// noteKnownBackend adds a hop for a packet of a connection whose backend was chosen before: a retransmission.
+func (p *routerPipeline) noteKnownBackend(vip netip.AddrPort) {
+	to, b := p.pkt.tuple().destination, p.loadBalancerAt(vip)
+	if to == vip || p.pkt.Reply || b == nil {
+		return
+	}
+	at := slices.IndexFunc(b.VIPs, func(v logical.VIP) bool { return v.Address == vip })
+	p.noteBackend(b, b.VIPs[at], to)
+}
+
+// noteBackend adds a hop for the backend of a connection.
+func (p *routerPipeline) noteBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort) {
 	p.addHop(p.pkt, Hop{
 		About:  p.loadBalancerRef(b, v.Address.Addr()),
 		Row:    "Load_Balancer " + b.Name,
 		Places: p.atLoadBalancer(b, v, to, " on router "+p.Name),
 	}, "%s", p.describeBackend(b, v, to, p.internalSwitches()))
-	return continuePipeline()
 }
 
 // pickBackend chooses a backend. If there is none, the connection is rejected or dropped.

@@ -36,7 +36,9 @@ func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 // lrInDNAT translates destinations: to a backend of a load balancer, or to the logical address of a NAT entry.
 func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	if p.hasVIP(p.pkt.Destination) {
+		before := p.pkt.tuple().destination
 		p.lookupConntrack("dnat "+p.Name, &p.pkt, true)
+		p.noteKnownBackend(before)
 	}
 	t := p.applicableNAT(true)
 	if t == nil || t.Match == "" {

@@ -88,9 +88,12 @@ func (t *Tracer) describeKubeProxy(s *clusterstate.Service, q Query, node string
 	if s.Local {
 		return q.Server.String() + ", kube-proxy keeps the client's address"
 	}
-	address := "address"
+	address, such := "address", " "
+	if node == "" && len(t.survey.Cluster.Nodes) > 0 {
+		node, such = t.survey.Cluster.Nodes[0].Name, ", such as "
+	}
 	if at := t.switchPorts[kubeovn.NodePort(node)]; at != nil && len(at.Addresses) > 0 {
-		address += " " + at.Addresses[0].String()
+		address += such + at.Addresses[0].String()
 	}
 	return q.Server.String() + ", kube-proxy, SNAT to the node's own " + address + ": the client's is lost"
 }

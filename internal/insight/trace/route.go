@@ -160,7 +160,7 @@ func (p *routerPipeline) atPolicy(rule logical.RouterPolicy, about state.Ref) []
 	switch peer := p.outport.peer; {
 	case about.Kind == returnPath && rule.Priority == ownership.ReturnReply:
 		return atReturnPort(about.Name, "")
-	case peer != nil:
+	case peer != nil && peer.router != p.logicalRouter:
 		return atRouter(p.Name, "to router %s", peer.router.Name)
 	default:
 		return atRouter(p.Name, "") // NAT names the gateway
