@@ -90,9 +90,9 @@ func renderMap(s *clusterstate.State, project []string, format string, theme dra
 			return "", fmt.Errorf("-o %s always covers the whole cluster; omit the project, or use -o %s",
 				formatMarkdown, formatText)
 		}
-		return g.RenderMarkdown(findings), nil
+		return g.TraceConnections().RenderMarkdown(findings), nil
 	case formatJSON:
-		raw, err := json.MarshalIndent(g, "", "  ")
+		raw, err := json.MarshalIndent(g.TraceConnections(), "", "  ")
 		return string(raw) + "\n", err
 	default:
 		return "", fmt.Errorf("-o %s: use %s, %s, %s or %s", format, formatText, formatSVG, formatMarkdown, formatJSON)

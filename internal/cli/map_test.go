@@ -35,7 +35,7 @@ func TestMapFormats(t *testing.T) {
 		wants []string
 	}{
 		{nil, []string{"acme-prod", "umbrella-prod", "100.65.0.103", "vm-gone"}},
-		{[]string{"initech-prod"}, []string{"packet paths", "leg of ext-public"}},
+		{[]string{"initech-prod"}, []string{"packet paths", "return port of ext-public"}},
 		{[]string{"-o", "svg", "--theme", "dark"}, []string{"<svg ", "acme-prod", "</svg>"}},
 		{[]string{"-o", "md"}, []string{"# The network of metro-1", "## Known issues", "| `acme-prod` |"}},
 		{[]string{"initech/prod", "-o", "json"}, []string{`"focus": "initech-prod"`, `"networks": [`}},

@@ -30,5 +30,8 @@ func IsPodPort(port, pod, namespace string) bool {
 	return port == first || strings.HasPrefix(port, first+".")
 }
 
+// NodePort returns the name of the switch port that connects a node to the join subnet.
+func NodePort(node string) string { return nodePortPrefix + node }
+
 // NodeOfPort returns the node that a switch port of the join subnet connects.
 func NodeOfPort(port string) (string, bool) { return strings.CutPrefix(port, nodePortPrefix) }

@@ -27,8 +27,11 @@ const (
 	failureCountOption = "failure_count"
 )
 
-// vipsColumn is the column of load balancers with their VIPs.
-const vipsColumn = "vips"
+// Columns whose entries are written one by one.
+const (
+	vipsColumn        = "vips"
+	externalIDsColumn = "external_ids"
+)
 
 // noSuchName is a name and a shard that no row has. If a lookup in the first index finds nothing, the cache tries the
 // next index, where an empty value would match all rows without one.

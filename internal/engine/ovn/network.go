@@ -11,91 +11,23 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
-// Tables that only BuildNetwork reads.
-const (
-	loadBalancerGroupTable = "Load_Balancer_Group"
-	chassisPrivateTable    = "Chassis_Private"
-	encapTable             = "Encap"
-	macBindingTable        = "MAC_Binding"
-	serviceMonitorTable    = "Service_Monitor"
-)
-
-const externalIDsColumn = "external_ids"
-
-// northboundColumns are the columns that ReadNorthbound reads.
-var northboundColumns = map[string][]string{
-	nb.GlobalTable: {nbCfgColumn, "sb_cfg", hvCfgColumn, "options"},
-	nb.LogicalRouterTable: {
-		"name", "enabled", "ports", "static_routes", "policies", "nat", "load_balancer", "load_balancer_group",
-		"options", externalIDsColumn,
-	},
-	nb.LogicalRouterPortTable: {
-		"name", "mac", "networks", "peer", "enabled", "gateway_chassis", "ha_chassis_group", "options",
-		externalIDsColumn,
-	},
-	nb.StaticRouteTable: {
-		"route_table", "ip_prefix", "policy", "nexthop", "output_port", "options",
-		externalIDsColumn,
-	},
-	nb.LogicalRouterPolicyTable: {"priority", "match", "action", "nexthop", "nexthops", "options", externalIDsColumn},
-	nb.NATTable: {
-		"type", "external_ip", "external_mac", "external_port_range", "logical_ip", "logical_port", "gateway_port",
-		"allowed_ext_ips",
-		"exempted_ext_ips", "priority", "match", "options", externalIDsColumn,
-	},
-	nb.GatewayChassisTable: {"chassis_name", "priority"},
-	nb.ChassisGroupTable:   {"ha_chassis"},
-	nb.GroupChassisTable:   {"chassis_name", "priority"},
-	nb.LogicalSwitchTable: {
-		"name", "ports", "acls", "qos_rules", "load_balancer", "load_balancer_group", "other_config", externalIDsColumn,
-	},
-	nb.LogicalSwitchPortTable: {
-		"name", "type", "addresses", "dynamic_addresses", "port_security", "tag", "enabled", "up", "options",
-		externalIDsColumn,
-	},
-	nb.LoadBalancerTable: {
-		"name", "protocol", "vips", "options", "selection_fields", "ip_port_mappings", "health_check",
-		externalIDsColumn,
-	},
-	loadBalancerGroupTable: {"load_balancer"},
-	nb.HealthCheckTable:    {"vip"},
-	nb.PortGroupTable:      {"name", "ports", "acls", externalIDsColumn},
-	nb.ACLTable: {
-		"tier", "priority", "direction", "match", "action", "label", "sample_new", "sample_est",
-		"name", "options", externalIDsColumn,
-	},
-	nb.QoSTable:              {"priority", "direction", "match", "action", externalIDsColumn},
-	nb.AddressSetTable:       {"name", "addresses"},
-	nb.StaticMACBindingTable: {"logical_port", "ip", "mac"},
-}
-
-// southboundColumns are the columns that ReadSouthbound reads.
-var southboundColumns = map[string][]string{
-	sb.ChassisTable:     {"name", "hostname", "encaps", "other_config"},
-	chassisPrivateTable: {"name", "nb_cfg"},
-	encapTable:          {"type", "ip"},
-	sb.PortBindingTable: {"logical_port", "chassis"},
-	macBindingTable:     {"logical_port", "ip", "mac"},
-	serviceMonitorTable: {"ip", "port", "protocol", "logical_port", "status"},
-}
-
 // BuildNetwork converts the tables of both databases. Either may be nil if it could not be read.
 func BuildNetwork(north, south *Tables) logical.Network {
-	n := networkReader{
+	n := networkBuilder{
 		north:         north,
 		south:         south,
 		chassisByPort: map[string]string{},
 		loadBalancers: map[string]logical.LoadBalancer{},
 	}
-	for _, row := range south.tableRows(sb.PortBindingTable) {
-		for _, chassis := range south.referencedNames(row, "chassis") {
-			n.chassisByPort[row.stringColumn("logical_port")] = chassis
+	for _, row := range tableRows[portBindingRow](south, sb.PortBindingTable) {
+		for _, chassis := range south.referencedNames(row.Chassis) {
+			n.chassisByPort[row.LogicalPort] = chassis
 		}
 	}
 	out := logical.Network{
-		Sets: map[string][]string{}, Chassis: n.readChassis(), Monitors: n.readServiceMonitors(),
-		Learned: readNeighbours(south.tableRows(macBindingTable)),
-		Static:  readNeighbours(north.tableRows(nb.StaticMACBindingTable)),
+		Sets: map[string][]string{}, Chassis: n.buildChassis(), Monitors: n.buildServiceMonitors(),
+		Learned: buildNeighbours(tableRows[nb.StaticMACBinding](south, macBindingTable)),
+		Static:  buildNeighbours(tableRows[nb.StaticMACBinding](north, nb.StaticMACBindingTable)),
 	}
 	if south != nil {
 		out.Schemas.Southbound = south.SchemaVersion
@@ -104,119 +36,119 @@ func BuildNetwork(north, south *Tables) logical.Network {
 		return out
 	}
 	out.Schemas.Northbound = north.SchemaVersion
-	out.Routers = readSortedByName(north.tableRows(nb.LogicalRouterTable), n.readRouter, func(r logical.Router) string {
-		return r.Name
-	})
-	out.Switches = readSortedByName(north.tableRows(nb.LogicalSwitchTable), n.readSwitch,
-		func(s logical.Switch) string {
-			return s.Name
-		})
-	out.Groups = readSortedByName(north.tableRows(nb.PortGroupTable), n.readPortGroup,
-		func(g logical.PortGroup) string {
-			return g.Name
-		})
-	for _, row := range north.tableRows(nb.AddressSetTable) {
-		out.Sets[row.stringColumn("name")] = row.stringSetColumn("addresses")
+	out.Routers = convertByName(tableRows[routerRow](north, nb.LogicalRouterTable), n.buildRouter,
+		func(r logical.Router) string { return r.Name })
+	out.Switches = convertByName(tableRows[switchRow](north, nb.LogicalSwitchTable), n.buildSwitch,
+		func(s logical.Switch) string { return s.Name })
+	out.Groups = convertByName(tableRows[portGroupRow](north, nb.PortGroupTable), n.buildPortGroup,
+		func(g logical.PortGroup) string { return g.Name })
+	for _, row := range tableRows[nb.AddressSet](north, nb.AddressSetTable) {
+		out.Sets[row.Name] = row.Addresses
 	}
-	for _, row := range north.tableRows(nb.GlobalTable) {
-		out.Progress = logical.ConfigProgress{
-			Asked:      row.intColumn(nbCfgColumn),
-			Translated: row.intColumn("sb_cfg"),
-			Done:       row.intColumn(hvCfgColumn),
-		}
-		out.Options = row.stringMapColumn("options")
+	for _, row := range tableRows[globalRow](north, nb.GlobalTable) {
+		out.Progress = logical.ConfigProgress{Asked: row.Asked, Translated: row.Translated, Done: row.Done}
+		out.Options = row.Options
 	}
 	return out
 }
 
-// networkReader converts rows. It resolves references between them.
-type networkReader struct {
+// networkBuilder converts rows. It resolves references between them.
+type networkBuilder struct {
 	north, south  *Tables
 	chassisByPort map[string]string // name of the chassis by logical port
 	loadBalancers map[string]logical.LoadBalancer
 }
 
-// readSortedByName converts rows and sorts them by name.
-func readSortedByName[V any](rows []ovsdbRow, read func(ovsdbRow) V, name func(V) string) []V {
-	return readSorted(rows, read, func(a, b V) int { return strings.Compare(name(a), name(b)) })
+// convertByName converts rows and sorts them by name.
+func convertByName[M, V any](rows []*M, convert func(*M) V, name func(V) string) []V {
+	return convertSorted(rows, convert, func(a, b V) int { return strings.Compare(name(a), name(b)) })
 }
 
-func readSorted[V any](rows []ovsdbRow, read func(ovsdbRow) V, compare func(a, b V) int) []V {
+func convertSorted[M, V any](rows []*M, convert func(*M) V, compare func(a, b V) int) []V {
 	var out []V
 	for _, row := range rows {
-		out = append(out, read(row))
+		out = append(out, convert(row))
 	}
 	slices.SortStableFunc(out, compare)
 	return out
 }
 
-func (n *networkReader) readRouter(r ovsdbRow) logical.Router {
+func valueOrZero[T any](p *T) (zero T) {
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// isDisabled reads a column enabled, which is empty unless somebody sets it.
+func isDisabled(enabled *bool) bool { return enabled != nil && !*enabled }
+
+func (n *networkBuilder) buildRouter(r *routerRow) logical.Router {
 	return logical.Router{
-		Name: r.stringColumn("name"), Disabled: !r.boolColumn("enabled", true), Options: r.stringMapColumn("options"),
-		IDs: r.stringMapColumn(externalIDsColumn),
-		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readRouterPort,
-			func(p logical.RouterPort) string {
-				return p.Name
-			}),
-		Routes: readSorted(n.north.referencedRows(r, "static_routes"), readStaticRoute,
+		Name: r.Name, Disabled: isDisabled(r.Enabled), Options: r.Options, IDs: r.ExternalIDs,
+		Ports: convertByName(referencedRows[routerPortRow](n.north, r.Ports), n.buildRouterPort,
+			func(p logical.RouterPort) string { return p.Name }),
+		Routes: convertSorted(referencedRows[staticRouteRow](n.north, r.StaticRoutes), buildStaticRoute,
 			func(a, b logical.StaticRoute) int {
 				return cmp.Or(cmp.Compare(a.Table, b.Table), a.Prefix.Compare(b.Prefix), a.NextHop.Compare(b.NextHop),
 					cmp.Compare(a.Output, b.Output))
 			}),
-		Policies: readSorted(n.north.referencedRows(r, "policies"), readPolicy, func(a, b logical.RouterPolicy) int {
-			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match),
-				cmp.Compare(a.Action, b.Action))
-		}),
-		NATs: readSorted(n.north.referencedRows(r, "nat"), n.readNAT, func(a, b logical.NAT) int {
+		Policies: convertSorted(referencedRows[policyRow](n.north, r.Policies), buildPolicy,
+			func(a, b logical.RouterPolicy) int {
+				return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match),
+					cmp.Compare(a.Action, b.Action))
+			}),
+		NATs: convertSorted(referencedRows[natRow](n.north, r.NAT), n.buildNAT, func(a, b logical.NAT) int {
 			return cmp.Or(cmp.Compare(a.Type, b.Type), a.External.Compare(b.External), a.Logical.Compare(b.Logical),
 				cmp.Compare(a.Port, b.Port),
 				cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Match, b.Match))
 		}),
-		Balancers: n.readLoadBalancers(r),
+		Balancers: n.buildLoadBalancers(r.LoadBalancers, r.LoadBalancerGroups),
 	}
 }
 
-func (n *networkReader) readRouterPort(r ovsdbRow) logical.RouterPort {
+func (n *networkBuilder) buildRouterPort(r *routerPortRow) logical.RouterPort {
 	out := logical.RouterPort{
-		Name: r.stringColumn("name"), MAC: r.stringColumn("mac"), Peer: r.stringColumn("peer"),
-		Disabled: !r.boolColumn("enabled", true),
-		Options:  r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
-		Holder: n.chassisByPort[sb.ChassisRedirectPrefix+r.stringColumn("name")],
+		Name: r.Name, MAC: r.MAC, Peer: valueOrZero(r.Peer), Disabled: isDisabled(r.Enabled), Options: r.Options,
+		IDs: r.ExternalIDs, Holder: n.chassisByPort[sb.ChassisRedirectPrefix+r.Name],
 	}
-	for _, text := range r.stringSetColumn("networks") {
+	for _, text := range r.Networks {
 		out.Networks = append(out.Networks, parsePrefix(text))
 	}
-	chassis := n.north.referencedRows(r, "gateway_chassis")
-	for _, group := range n.north.referencedRows(r, "ha_chassis_group") {
-		chassis = append(chassis, n.north.referencedRows(group, "ha_chassis")...)
+	var chassis []nb.GroupChassis
+	for _, c := range referencedRows[nb.GatewayChassis](n.north, r.GatewayChassis) {
+		chassis = append(chassis, nb.GroupChassis{ChassisName: c.ChassisName, Priority: c.Priority})
 	}
-	slices.SortStableFunc(chassis, func(a, b ovsdbRow) int {
-		return cmp.Or(cmp.Compare(b.intColumn("priority"), a.intColumn("priority")),
-			strings.Compare(a.stringColumn("chassis_name"), b.stringColumn("chassis_name")))
+	if r.Group != nil {
+		for _, group := range referencedRows[nb.ChassisGroup](n.north, []string{*r.Group}) {
+			for _, c := range referencedRows[nb.GroupChassis](n.north, group.Chassis) {
+				chassis = append(chassis, *c)
+			}
+		}
+	}
+	slices.SortStableFunc(chassis, func(a, b nb.GroupChassis) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.ChassisName, b.ChassisName))
 	})
 	for _, c := range chassis {
-		out.Chassis = append(out.Chassis, c.stringColumn("chassis_name"))
+		out.Chassis = append(out.Chassis, c.ChassisName)
 	}
 	return out
 }
 
-func readStaticRoute(r ovsdbRow) logical.StaticRoute {
+func buildStaticRoute(r *staticRouteRow) logical.StaticRoute {
 	return logical.StaticRoute{
-		Table: r.stringColumn("route_table"), Prefix: parsePrefix(r.stringColumn("ip_prefix")),
-		BySource: r.stringColumn("policy") == "src-ip",
-		NextHop:  parseAddr(r.stringColumn("nexthop")), Output: r.stringColumn("output_port"),
-		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Table: r.RouteTable, Prefix: parsePrefix(r.IPPrefix), BySource: r.Policy == "src-ip",
+		NextHop: parseAddr(r.Nexthop), Output: valueOrZero(r.OutputPort), Options: r.Options, IDs: r.ExternalIDs,
 	}
 }
 
-func readPolicy(r ovsdbRow) logical.RouterPolicy {
+func buildPolicy(r *policyRow) logical.RouterPolicy {
 	out := logical.RouterPolicy{
-		Priority: r.intColumn("priority"), Match: r.stringColumn("match"), Action: r.stringColumn("action"),
-		Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Priority: r.Priority, Match: r.Match, Action: r.Action, Options: r.Options, IDs: r.ExternalIDs,
 	}
-	hops := r.stringSetColumn("nexthops")
-	if len(hops) == 0 {
-		hops = r.stringSetColumn("nexthop")
+	hops := r.Nexthops
+	if len(hops) == 0 && r.Nexthop != nil {
+		hops = []string{*r.Nexthop}
 	}
 	for _, hop := range hops {
 		out.NextHops = append(out.NextHops, parseAddr(hop))
@@ -224,18 +156,18 @@ func readPolicy(r ovsdbRow) logical.RouterPolicy {
 	return out
 }
 
-func (n *networkReader) readNAT(r ovsdbRow) logical.NAT {
-	return logical.NAT{
-		Type: r.stringColumn("type"), External: parseAddr(r.stringColumn("external_ip")),
-		Logical: parsePrefix(r.stringColumn("logical_ip")),
-		Port:    firstOrEmpty(n.north.referencedNames(r, "gateway_port")), LogicalPort: r.stringColumn("logical_port"),
-		ExternalMAC: r.stringColumn("external_mac"),
-		PortRange:   r.stringColumn("external_port_range"), Match: r.stringColumn("match"),
-		Priority: r.intColumn("priority"),
-		Allowed:  firstOrEmpty(n.north.referencedNames(r, "allowed_ext_ips")),
-		Exempted: firstOrEmpty(n.north.referencedNames(r, "exempted_ext_ips")),
-		Options:  r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+func (n *networkBuilder) buildNAT(r *natRow) logical.NAT {
+	out := logical.NAT{
+		Type: r.Type, External: parseAddr(r.ExternalIP), Logical: parsePrefix(r.LogicalIP), LogicalPort: r.LogicalPort,
+		ExternalMAC: r.ExternalMAC, PortRange: r.PortRange, Match: r.Match, Priority: r.Priority,
+		Allowed:  firstOrEmpty(n.north.referencedNames(r.Allowed)),
+		Exempted: firstOrEmpty(n.north.referencedNames(r.Exempted)),
+		Options:  r.Options, IDs: r.ExternalIDs,
 	}
+	if r.GatewayPort != nil {
+		out.Port = firstOrEmpty(n.north.referencedNames([]string{*r.GatewayPort}))
+	}
+	return out
 }
 
 func firstOrEmpty(names []string) string {
@@ -245,26 +177,46 @@ func firstOrEmpty(names []string) string {
 	return names[0]
 }
 
-// readLoadBalancers returns the load balancers of a router or switch, including those of its load balancer groups.
-func (n *networkReader) readLoadBalancers(r ovsdbRow) []logical.LoadBalancer {
-	rows := n.north.referencedRows(r, "load_balancer")
-	for _, group := range n.north.referencedRows(r, "load_balancer_group") {
-		rows = append(rows, n.north.referencedRows(group, "load_balancer")...)
+// buildLoadBalancers returns the load balancers of a router or switch, including those of its load balancer groups.
+func (n *networkBuilder) buildLoadBalancers(own, groups []string) []logical.LoadBalancer {
+	uuids := slices.Clone(own)
+	for _, group := range referencedRows[loadBalancerGroupRow](n.north, groups) {
+		uuids = append(uuids, group.LoadBalancers...)
 	}
-	return readSortedByName(rows, n.readLoadBalancer, func(b logical.LoadBalancer) string { return b.Name })
+	var out []logical.LoadBalancer
+	for _, uuid := range uuids {
+		if b, there := n.buildLoadBalancer(uuid); there {
+			out = append(out, b)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b logical.LoadBalancer) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
-// readLoadBalancer converts each load balancer only once: those of a VPC are on all of its switches.
-func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
-	if known, there := n.loadBalancers[r.uuid()]; there {
-		return known
+// buildLoadBalancer converts each load balancer only once: those of a VPC are on all of its switches.
+func (n *networkBuilder) buildLoadBalancer(uuid string) (logical.LoadBalancer, bool) {
+	if known, there := n.loadBalancers[uuid]; there {
+		return known, true
 	}
+	rows := referencedRows[loadBalancerRow](n.north, []string{uuid})
+	if len(rows) == 0 {
+		return logical.LoadBalancer{}, false
+	}
+	r := rows[0]
 	out := logical.LoadBalancer{
-		Name: r.stringColumn("name"), Protocol: r.stringColumn("protocol"), Options: r.stringMapColumn("options"),
-		Fields:   r.stringSetColumn("selection_fields"),
-		Mappings: r.stringMapColumn("ip_port_mappings"), IDs: r.stringMapColumn(externalIDsColumn),
+		Name: r.Name, Protocol: valueOrZero(r.Protocol), Options: r.Options, Fields: r.SelectionFields,
+		Mappings: r.IPPortMappings, IDs: r.ExternalIDs, VIPs: buildVIPs(r.VIPs),
 	}
-	for vip, backends := range r.stringMapColumn("vips") {
+	for _, check := range referencedRows[nb.HealthCheck](n.north, r.HealthChecks) {
+		out.Checked = append(out.Checked, check.VIP)
+	}
+	slices.Sort(out.Checked)
+	n.loadBalancers[uuid] = out
+	return out, true
+}
+
+func buildVIPs(vips map[string]string) (out []logical.VIP) {
+	for vip, backends := range vips {
 		v := logical.VIP{Address: parseAddrPort(vip)}
 		for backend := range strings.SplitSeq(backends, ",") {
 			if s := parseAddrPort(strings.TrimSpace(backend)); s.IsValid() {
@@ -272,14 +224,9 @@ func (n *networkReader) readLoadBalancer(r ovsdbRow) logical.LoadBalancer {
 			}
 		}
 		slices.SortFunc(v.Backends, netip.AddrPort.Compare)
-		out.VIPs = append(out.VIPs, v)
+		out = append(out, v)
 	}
-	slices.SortFunc(out.VIPs, func(a, b logical.VIP) int { return a.Address.Compare(b.Address) })
-	for _, check := range n.north.referencedRows(r, "health_check") {
-		out.Checked = append(out.Checked, check.stringColumn("vip"))
-	}
-	slices.Sort(out.Checked)
-	n.loadBalancers[r.uuid()] = out
+	slices.SortFunc(out, func(a, b logical.VIP) int { return a.Address.Compare(b.Address) })
 	return out
 }
 
@@ -291,28 +238,23 @@ func parseAddrPort(text string) netip.AddrPort {
 	return netip.AddrPortFrom(parseAddr(strings.Trim(text, "[]")), 0)
 }
 
-func (n *networkReader) readSwitch(r ovsdbRow) logical.Switch {
+func (n *networkBuilder) buildSwitch(r *switchRow) logical.Switch {
 	return logical.Switch{
-		Name: r.stringColumn("name"), Options: r.stringMapColumn("other_config"),
-		IDs: r.stringMapColumn(externalIDsColumn), Balancers: n.readLoadBalancers(r), ACLs: n.readACLs(r),
-		Ports: readSortedByName(n.north.referencedRows(r, "ports"), n.readSwitchPort,
-			func(p logical.SwitchPort) string {
-				return p.Name
-			}),
-		QoS: readSorted(n.north.referencedRows(r, "qos_rules"), readQoS, func(a, b logical.QoS) int {
+		Name: r.Name, Options: r.OtherConfig, IDs: r.ExternalIDs,
+		Balancers: n.buildLoadBalancers(r.LoadBalancers, r.LoadBalancerGroups), ACLs: n.buildACLs(r.ACLs),
+		Ports: convertByName(referencedRows[switchPortRow](n.north, r.Ports), n.buildSwitchPort,
+			func(p logical.SwitchPort) string { return p.Name }),
+		QoS: convertSorted(referencedRows[nb.QoS](n.north, r.QoSRules), buildQoS, func(a, b logical.QoS) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Direction, b.Direction),
 				cmp.Compare(a.Match, b.Match))
 		}),
 	}
 }
 
-func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
+func (n *networkBuilder) buildSwitchPort(r *switchPortRow) logical.SwitchPort {
 	out := logical.SwitchPort{
-		Name: r.stringColumn("name"), Type: r.stringColumn("type"), Security: r.stringSetColumn("port_security"),
-		Tag:      r.intColumn("tag"),
-		Disabled: !r.boolColumn("enabled", true), Up: r.boolColumn("up", false), Options: r.stringMapColumn("options"),
-		IDs:     r.stringMapColumn(externalIDsColumn),
-		Chassis: n.chassisByPort[r.stringColumn("name")],
+		Name: r.Name, Type: r.Type, Security: r.Security, Tag: r.Tag, Disabled: isDisabled(r.Enabled), Up: r.Up,
+		Options: r.Options, IDs: r.ExternalIDs, Chassis: n.chassisByPort[r.Name],
 	}
 	switch out.Type {
 	case nb.RouterPortType:
@@ -320,7 +262,7 @@ func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
 	case "localnet":
 		out.Localnet = out.Options["network_name"]
 	}
-	for _, text := range append(r.stringSetColumn("addresses"), r.stringSetColumn("dynamic_addresses")...) {
+	for _, text := range slices.Concat(r.Addresses, r.DynamicAddresses) {
 		for word := range strings.FieldsSeq(text) {
 			switch a := parseAddr(word); {
 			case a.IsValid():
@@ -335,80 +277,65 @@ func (n *networkReader) readSwitchPort(r ovsdbRow) logical.SwitchPort {
 	return out
 }
 
-func (n *networkReader) readPortGroup(r ovsdbRow) logical.PortGroup {
+func (n *networkBuilder) buildPortGroup(r *portGroupRow) logical.PortGroup {
 	return logical.PortGroup{
-		Name:  r.stringColumn("name"),
-		Ports: n.north.referencedNames(r, "ports"),
-		ACLs:  n.readACLs(r),
-		IDs:   r.stringMapColumn(externalIDsColumn),
+		Name: r.Name, Ports: n.north.referencedNames(r.Ports), ACLs: n.buildACLs(r.ACLs), IDs: r.ExternalIDs,
 	}
 }
 
-// readACLs returns the ACLs of a switch or port group in order of evaluation.
-func (n *networkReader) readACLs(r ovsdbRow) []logical.ACL {
-	return readSorted(n.north.referencedRows(r, "acls"), readACL, func(a, b logical.ACL) int {
+// buildACLs returns the ACLs of a switch or port group in order of evaluation.
+func (n *networkBuilder) buildACLs(uuids []string) []logical.ACL {
+	return convertSorted(referencedRows[aclRow](n.north, uuids), buildACL, func(a, b logical.ACL) int {
 		return cmp.Or(cmp.Compare(a.Direction, b.Direction), cmp.Compare(a.Tier, b.Tier),
 			cmp.Compare(b.Priority, a.Priority),
 			cmp.Compare(a.Match, b.Match), cmp.Compare(a.Action, b.Action))
 	})
 }
 
-func readACL(r ovsdbRow) logical.ACL {
+func buildACL(r *aclRow) logical.ACL {
 	return logical.ACL{
-		Tier: r.intColumn("tier"), Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"),
-		Match: r.stringColumn("match"), Action: r.stringColumn("action"),
-		Label: r.intColumn("label"), Sampled: len(r.uuidColumn("sample_new"))+len(r.uuidColumn("sample_est")) > 0,
-		Name: r.stringColumn("name"), Options: r.stringMapColumn("options"), IDs: r.stringMapColumn(externalIDsColumn),
+		Tier: r.Tier, Priority: r.Priority, Direction: r.Direction, Match: r.Match, Action: r.Action, Label: r.Label,
+		Sampled: len(r.SampleNew)+len(r.SampleEst) > 0, Name: r.Name, Options: r.Options, IDs: r.ExternalIDs,
 	}
 }
 
-func readQoS(r ovsdbRow) logical.QoS {
+func buildQoS(r *nb.QoS) logical.QoS {
 	return logical.QoS{
-		Priority: r.intColumn("priority"), Direction: r.stringColumn("direction"), Match: r.stringColumn("match"),
-		Action: r.intMapColumn("action"), IDs: r.stringMapColumn(externalIDsColumn),
+		Priority: r.Priority, Direction: r.Direction, Match: r.Match, Action: r.Action, IDs: r.ExternalIDs,
 	}
 }
 
-func (n *networkReader) readChassis() []logical.Chassis {
+func (n *networkBuilder) buildChassis() []logical.Chassis {
 	seen := map[string]int{}
-	for _, row := range n.south.tableRows(chassisPrivateTable) {
-		seen[row.stringColumn("name")] = row.intColumn("nb_cfg")
+	for _, row := range tableRows[chassisPrivateRow](n.south, chassisPrivateTable) {
+		seen[row.Name] = row.Seen
 	}
-	return readSortedByName(n.south.tableRows(sb.ChassisTable), func(r ovsdbRow) logical.Chassis {
-		out := logical.Chassis{
-			Name:    r.stringColumn("name"),
-			Host:    r.stringColumn("hostname"),
-			Options: r.stringMapColumn("other_config"),
-			Seen:    seen[r.stringColumn("name")],
-		}
-		for _, e := range n.south.referencedRows(r, "encaps") {
-			out.Encaps = append(out.Encaps, e.stringColumn("type")+" "+e.stringColumn("ip"))
+	return convertByName(tableRows[chassisRow](n.south, sb.ChassisTable), func(r *chassisRow) logical.Chassis {
+		out := logical.Chassis{Name: r.Name, Host: r.Hostname, Options: r.OtherConfig, Seen: seen[r.Name]}
+		for _, e := range referencedRows[encapRow](n.south, r.Encaps) {
+			out.Encaps = append(out.Encaps, e.Type+" "+e.IP)
 		}
 		slices.Sort(out.Encaps)
 		return out
 	}, func(c logical.Chassis) string { return c.Name })
 }
 
-func readNeighbours(rows []ovsdbRow) []logical.MACBinding {
-	return readSorted(rows, func(r ovsdbRow) logical.MACBinding {
-		return logical.MACBinding{
-			Port:    r.stringColumn("logical_port"),
-			Address: parseAddr(r.stringColumn("ip")),
-			MAC:     r.stringColumn("mac"),
-		}
+func buildNeighbours(rows []*nb.StaticMACBinding) []logical.MACBinding {
+	return convertSorted(rows, func(r *nb.StaticMACBinding) logical.MACBinding {
+		return logical.MACBinding{Port: r.LogicalPort, Address: parseAddr(r.IP), MAC: r.MAC}
 	}, func(a, b logical.MACBinding) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), a.Address.Compare(b.Address), cmp.Compare(a.MAC, b.MAC))
 	})
 }
 
-func (n *networkReader) readServiceMonitors() []logical.ServiceMonitor {
-	return readSorted(n.south.tableRows(serviceMonitorTable), func(r ovsdbRow) logical.ServiceMonitor {
-		return logical.ServiceMonitor{
-			Address:  netip.AddrPortFrom(parseAddr(r.stringColumn("ip")), uint16(r.intColumn("port"))), //nolint:gosec // OVN's schema allows at most 65535
-			Protocol: r.stringColumn("protocol"), Port: r.stringColumn("logical_port"),
-			Status: r.stringColumn("status"),
-		}
-	}, func(a, b logical.ServiceMonitor) int {
-		return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
-	})
+func (n *networkBuilder) buildServiceMonitors() []logical.ServiceMonitor {
+	return convertSorted(tableRows[serviceMonitorRow](n.south, serviceMonitorTable),
+		func(r *serviceMonitorRow) logical.ServiceMonitor {
+			return logical.ServiceMonitor{
+				Address:  netip.AddrPortFrom(parseAddr(r.IP), uint16(r.Port)), //nolint:gosec // OVN's schema allows at most 65535
+				Protocol: r.Protocol, Port: r.LogicalPort, Status: r.Status,
+			}
+		}, func(a, b logical.ServiceMonitor) int {
+			return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
+		})
 }

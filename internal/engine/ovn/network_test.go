@@ -19,11 +19,11 @@ func parseTables(t *testing.T, text string) *Tables {
 	if err := json.Unmarshal([]byte(text), &rows); err != nil {
 		t.Fatal(err)
 	}
-	out := &Tables{rows: map[string][]ovsdbRow{}, byUUID: map[string]ovsdbRow{}}
+	out := &Tables{rows: map[string][]ovsdb.Row{}, byUUID: map[string]ovsdb.Row{}}
 	for table, list := range rows {
 		for _, row := range list {
-			out.rows[table] = append(out.rows[table], ovsdbRow(row))
-			out.byUUID[ovsdbRow(row).uuid()] = ovsdbRow(row)
+			out.rows[table] = append(out.rows[table], row)
+			out.byUUID[rowUUID(row)] = row
 		}
 	}
 	return out

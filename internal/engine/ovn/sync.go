@@ -44,16 +44,16 @@ func SyncHypervisors(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("increment nb_cfg: %w", err)
 	}
-	now := ovsdbRow(results[1].Rows[0])
-	for asked := now.intColumn(nbCfgColumn); now.intColumn(hvCfgColumn) < asked; {
+	now := decodeColumns[globalRow](results[1].Rows[0])
+	for asked := now.Asked; now.Done < asked; {
 		results, err = transactAll(ctx, c, ovsdb.Operation{
 			Op: ovsdb.OperationWait, Table: nb.GlobalTable, Where: one, Columns: []string{hvCfgColumn},
-			Until: string(ovsdb.WaitConditionNotEqual), Rows: []ovsdb.Row{{hvCfgColumn: now.intColumn(hvCfgColumn)}},
+			Until: string(ovsdb.WaitConditionNotEqual), Rows: []ovsdb.Row{{hvCfgColumn: now.Done}},
 		}, look)
 		if err != nil {
 			return nil //nolint:nilerr // the context has ended
 		}
-		now = ovsdbRow(results[1].Rows[0])
+		now = decodeColumns[globalRow](results[1].Rows[0])
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type Tables struct {
 	SchemaVersion string
 	// CertificateExpiry is when the server's certificate expires. Zero: the server has none.
 	CertificateExpiry time.Time
-	rows              map[string][]ovsdbRow
-	byUUID            map[string]ovsdbRow
+	rows              map[string][]ovsdb.Row
+	byUUID            map[string]ovsdb.Row
 }
 
 // ReadNorthbound reads the tables of the northbound database that affect packets.
@@ -64,7 +64,7 @@ func readTables(ctx context.Context, config Config, database string, wanted map[
 		reads = append(reads, ovsdb.Operation{
 			Op:      ovsdb.OperationSelect,
 			Table:   name,
-			Columns: append(columns, "_uuid"),
+			Columns: append(columns, uuidColumn),
 		})
 	}
 	results, err := transactAll(ctx, c, reads...)
@@ -74,16 +74,16 @@ func readTables(ctx context.Context, config Config, database string, wanted map[
 	out := &Tables{
 		SchemaVersion:     schema.Version,
 		CertificateExpiry: expires,
-		rows:              map[string][]ovsdbRow{},
-		byUUID:            map[string]ovsdbRow{},
+		rows:              map[string][]ovsdb.Row{},
+		byUUID:            map[string]ovsdb.Row{},
 	}
 	for i, name := range names {
 		for _, row := range results[i].Rows {
-			out.rows[name] = append(out.rows[name], ovsdbRow(row))
-			out.byUUID[ovsdbRow(row).uuid()] = ovsdbRow(row)
+			out.rows[name] = append(out.rows[name], row)
+			out.byUUID[rowUUID(row)] = row
 		}
 		// The default order. Readers may sort differently.
-		slices.SortFunc(out.rows[name], func(a, b ovsdbRow) int { return strings.Compare(a.uuid(), b.uuid()) })
+		slices.SortFunc(out.rows[name], func(a, b ovsdb.Row) int { return strings.Compare(rowUUID(a), rowUUID(b)) })
 	}
 	return out, nil
 }
@@ -148,121 +148,33 @@ func transactAll(ctx context.Context, c client.Client, operations ...ovsdb.Opera
 }
 
 // tableRows returns the rows of a table.
-func (t *Tables) tableRows(table string) []ovsdbRow {
+func tableRows[M any](t *Tables, table string) (out []*M) {
 	if t == nil {
 		return nil
 	}
-	return t.rows[table]
+	for _, row := range t.rows[table] {
+		out = append(out, decodeColumns[M](row))
+	}
+	return out
 }
 
-// referencedRows returns the rows that a column of a row refers to.
-func (t *Tables) referencedRows(r ovsdbRow, column string) (out []ovsdbRow) {
-	for _, id := range r.uuidColumn(column) {
+// referencedRows returns the rows with the given UUIDs.
+func referencedRows[M any](t *Tables, uuids []string) (out []*M) {
+	for _, id := range uuids {
 		if row, there := t.byUUID[id]; there {
-			out = append(out, row)
+			out = append(out, decodeColumns[M](row))
 		}
 	}
 	return out
 }
 
-// referencedNames returns the names of the rows that a column refers to, sorted.
-func (t *Tables) referencedNames(r ovsdbRow, column string) (out []string) {
-	for _, row := range t.referencedRows(r, column) {
-		out = append(out, row.stringColumn("name"))
+// referencedNames returns the names of the rows with the given UUIDs, sorted.
+func (t *Tables) referencedNames(uuids []string) (out []string) {
+	for _, row := range referencedRows[struct {
+		Name string `ovsdb:"name"`
+	}](t, uuids) {
+		out = append(out, row.Name)
 	}
 	slices.Sort(out)
-	return out
-}
-
-// ovsdbRow is a row of any table. Missing columns are empty.
-type ovsdbRow ovsdb.Row
-
-// columnValues returns the values of a column. OVSDB encodes a set of one as a plain value.
-func (r ovsdbRow) columnValues(column string) []any {
-	switch v := r[column].(type) {
-	case nil:
-		return nil
-	case ovsdb.OvsSet:
-		return v.GoSet
-	default:
-		return []any{v}
-	}
-}
-
-func (r ovsdbRow) uuid() string {
-	id, _ := r["_uuid"].(ovsdb.UUID)
-	return id.GoUUID
-}
-
-func (r ovsdbRow) uuidColumn(column string) (out []string) {
-	for _, v := range r.columnValues(column) {
-		if id, is := v.(ovsdb.UUID); is {
-			out = append(out, id.GoUUID)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (r ovsdbRow) stringSetColumn(column string) (out []string) {
-	for _, v := range r.columnValues(column) {
-		if text, is := v.(string); is {
-			out = append(out, text)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (r ovsdbRow) stringColumn(column string) string {
-	if all := r.stringSetColumn(column); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
-
-func (r ovsdbRow) intColumn(column string) int {
-	for _, v := range r.columnValues(column) {
-		if n, is := v.(float64); is {
-			return int(n)
-		}
-	}
-	return 0
-}
-
-// boolColumn returns a column, or fallback if the column is empty.
-func (r ovsdbRow) boolColumn(column string, fallback bool) bool {
-	for _, v := range r.columnValues(column) {
-		if b, is := v.(bool); is {
-			return b
-		}
-	}
-	return fallback
-}
-
-func (r ovsdbRow) stringMapColumn(column string) map[string]string {
-	all, _ := r[column].(ovsdb.OvsMap)
-	if len(all.GoMap) == 0 {
-		return nil
-	}
-	out := make(map[string]string, len(all.GoMap))
-	for k, v := range all.GoMap {
-		key, _ := k.(string)
-		out[key], _ = v.(string)
-	}
-	return out
-}
-
-func (r ovsdbRow) intMapColumn(column string) map[string]int {
-	all, _ := r[column].(ovsdb.OvsMap)
-	if len(all.GoMap) == 0 {
-		return nil
-	}
-	out := make(map[string]int, len(all.GoMap))
-	for k, v := range all.GoMap {
-		key, _ := k.(string)
-		n, _ := v.(float64)
-		out[key] = int(n)
-	}
 	return out
 }

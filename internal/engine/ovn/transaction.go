@@ -132,7 +132,7 @@ func (t *transaction) sameServiceCondition(c rowChange) []ovsdb.Condition {
 	}
 	ids := ownerExternalIDs(c.Key.Table, t.shard, c.Origin)
 	marks := map[any]any{ownership.RowOwnerKey: ids[ownership.RowOwnerKey], ownership.RowShardKey: t.shard}
-	return []ovsdb.Condition{ovsdb.NewCondition("external_ids", ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
+	return []ovsdb.Condition{ovsdb.NewCondition(externalIDsColumn, ovsdb.ConditionIncludes, ovsdb.OvsMap{GoMap: marks})}
 }
 
 // replaceUnmarked deletes an existing row with the name of a new one. Names are unique in these tables, and such names

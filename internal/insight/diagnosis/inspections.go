@@ -24,13 +24,6 @@ const (
 	maxUsageQuestions     = 1024
 )
 
-// outsideAddresses are destinations for questions about routes to the outside in general: addresses reserved for
-// documentation.
-var outsideAddresses = map[ipfamily.Family]netip.Addr{
-	ipfamily.V4: netip.MustParseAddr("203.0.113.1"),
-	ipfamily.V6: netip.MustParseAddr("2001:db8::1"),
-}
-
 // PlanInspections returns one Inspection for each node, with what CheckCluster needs to know. Nodes that are not Ready
 // are skipped.
 func PlanInspections(s *clusterstate.State, c InspectionScope) (out []kubedcv1alpha1.InspectionSpec) {
@@ -132,7 +125,7 @@ func (q *inspectionPlanner) addRouteQuestions() {
 				continue
 			}
 			for _, gateway := range n.Gateways {
-				far := outsideAddresses[ipfamily.Of(gateway)]
+				far := ipfamily.Of(gateway).OutsideHosts()[0]
 				if to.IsValid() && ipfamily.Same(to, gateway) {
 					far = to
 				}

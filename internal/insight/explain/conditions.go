@@ -96,8 +96,8 @@ func (e *explainer) summarizeState() {
 			"Check that the controller is running: the conditions in the status are out of date.")
 	}
 	unmade := slices.ContainsFunc(x.Conditions, func(c Condition) bool { return c.Reason == intent.NotAccepted })
-	if len(x.Addresses) > 0 && !unmade && e.acceptsIngress() {
-		x.NextSteps = append(x.NextSteps, "To trace a packet: sallyport trace CLIENT "+e.exampleEndpoint())
+	if to := e.exampleEndpoint(); to != "" && !unmade {
+		x.NextSteps = append(x.NextSteps, "To trace a packet: sallyport trace CLIENT "+to)
 	}
 }
 
@@ -134,7 +134,7 @@ func (e *explainer) determineState() (words string, works bool) {
 		return "is in force, and does not work", false
 	case errors:
 		return "does not work", false
-	case slices.ContainsFunc(e.out.Path, func(s Step) bool { return s.Broken }):
+	case e.out.isBroken():
 		return e.healthyState() + ", but its path is broken", false
 	case e.ovnUnread:
 		return "was in force when the controller last checked; OVN could not be read now", false

@@ -17,7 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// describeRequest adds what the object requests, its addresses and the path of its packets.
+// describeRequest adds what the object requests, its addresses and its parts.
 func (e *explainer) describeRequest() {
 	c := &e.s.Cluster
 	switch e.ref.Kind {
@@ -63,18 +63,18 @@ func (e *explainer) describeEIp(o *clusterstate.EIp) {
 	if o.MadeFor != noRef {
 		e.addRequest("created for %s, and deleted with it", o.MadeFor)
 	}
-	e.addIngressPath(o.Shard, o.Address)
+	e.addAddressParts(o.Shard, o.Address)
 	users := e.s.AddressUsers(o.Address)
 	for _, u := range users {
 		switch u.Kind {
 		case string(intent.FIp):
-			e.addFloatingIPPath(e.s.Cluster.FIp(u))
+			e.addTargetPart(e.s.Cluster.FIp(u))
 		case string(intent.Service):
-			e.addServicePath(e.s.Cluster.Service(u), true)
+			e.addEndpointParts(e.s.Cluster.Service(u), true)
 		}
 	}
 	if p := e.s.Cluster.ProjectOfShard(o.Shard); p != nil && p.Address == o.Address {
-		e.addNATStep(p.Ref, o.Shard, o.Address)
+		e.addPart(p.Ref, "source address of the pods of %s", p.Ref)
 	} else if len(users) == 0 {
 		e.addPart(o.Ref, "not in use; the address stays reserved")
 	}
@@ -93,8 +93,17 @@ func (e *explainer) describeFIp(o *clusterstate.FIp) {
 		target = "virtual machine " + o.VM
 	}
 	e.addRequest("%s for %s, both ways", cmp.Or(withPrefix("EIp ", o.EIp), "an address"), target)
-	e.addIngressPath(o.Shard, o.External)
-	e.addFloatingIPPath(o)
+	e.addAddressParts(o.Shard, o.External)
+	e.addTargetPart(o)
+}
+
+// addTargetPart adds the pod of a floating IP.
+func (e *explainer) addTargetPart(o *clusterstate.FIp) {
+	if p := e.s.PodAt(o.Shard, o.Target); p != nil {
+		e.addPodPart(p)
+	} else if o.Target.IsValid() && o.External.IsValid() {
+		e.addBrokenPart(o.Ref, "no pod has %s", o.Target)
+	}
 }
 
 func (e *explainer) describeService(o *clusterstate.Service) {
@@ -121,9 +130,9 @@ func (e *explainer) describeService(o *clusterstate.Service) {
 		e.addRequest("loadBalancerClass %q: handled by another controller", o.Class)
 	}
 	for _, a := range e.out.Addresses {
-		e.addIngressPath(o.Shard, a)
+		e.addAddressParts(o.Shard, a)
 	}
-	e.addServicePath(o, false)
+	e.addEndpointParts(o, false)
 }
 
 // requestAnnotations are the annotations of Services that request something.
@@ -140,8 +149,7 @@ func (e *explainer) describeProject(o *clusterstate.Project) {
 	}
 	e.addAddresses(o.Address)
 	e.addRequest("own network %s with egress through %s", joinFew(o.Prefixes), formatNetwork(o.Network))
-	e.addNATStep(o.Ref, o.Shard, o.Address)
-	e.addEgressPath(o.Shard, o.Address)
+	e.addAddressParts(o.Shard, o.Address)
 	var used []string
 	for _, x := range e.s.Cluster.EIps {
 		if x.Shard == o.Shard && x.Address != o.Address && x.Address.IsValid() {
@@ -160,13 +168,8 @@ func (e *explainer) describeEgressIP(o *clusterstate.EgressIP) {
 	}
 	e.addRequest("selected pods (currently %d) use source address %s", o.Selects, humanize.JoinLimited(o.Addresses, 4))
 	if o.Outside.Number > 0 {
-		e.addBrokenStep(o.Ref, "%s neither in a project nor on Subnet ovn-default, and not served: %s",
+		e.addBrokenPart(o.Ref, "%s neither in a project nor on Subnet ovn-default, and not served: %s",
 			humanize.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
-	}
-	for _, r := range e.dependencies {
-		if r.Kind == clusterstate.RouterKind && r.Name != ownership.EgressVpc {
-			e.addStep(r, "router %s sends their packets to the egress router", r.Name)
-		}
 	}
 	for _, held := range o.Addresses {
 		a, err := netip.ParseAddr(held)
@@ -175,11 +178,9 @@ func (e *explainer) describeEgressIP(o *clusterstate.EgressIP) {
 		}
 		e.addAddresses(a)
 		if o.Held[held] == "" {
-			e.addBrokenStep(o.Ref, "no node holds %s", held)
+			e.addBrokenPart(o.Ref, "no node holds %s", held)
 		}
-		if e.findRouter(ownership.EgressVpc) != nil {
-			e.addEgressPath(ownership.EgressVpc, a)
-		}
+		e.addAddressParts(ownership.EgressVpc, a)
 	}
 }
 
@@ -198,16 +199,14 @@ func (e *explainer) describeEgressPolicy(o *clusterstate.EgressPolicy) {
 	e.addRequest("%s reach %s through %s", who, to, formatNetwork(o.Network))
 	on := e.s.Cluster.Network(o.Network)
 	if on != nil && on.Interface != "" {
-		e.addNodesStep(on)
-		e.addStep(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
+		e.addNodeNetworkParts(on)
 		return
 	}
 	for _, a := range o.Sources {
-		e.addNATStep(o.Ref, o.Shard, a)
-		e.addEgressPath(o.Shard, a)
+		e.addAddressParts(o.Shard, a)
 	}
 	if len(o.Sources) == 0 {
-		e.addBrokenStep(o.Ref, "the source address of their packets is unknown")
+		e.addBrokenPart(o.Ref, "the source address of their packets is unknown")
 	}
 }
 

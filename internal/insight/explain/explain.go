@@ -9,6 +9,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -25,9 +26,9 @@ type Explanation struct {
 	Healthy   bool         `json:"works"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 	Requested []string     `json:"asked,omitempty"`
-	// Path lists what packets pass, in order. Parts lists what the object consists of.
-	Path  []Step `json:"path,omitempty"`
-	Parts []Step `json:"has,omitempty"`
+	// Path lists the hops of connections that the object is for. Parts lists what the object consists of and depends on.
+	Path  []trace.Hop `json:"path,omitempty"`
+	Parts []Part      `json:"has,omitempty"`
 	// Compiled lists everything compiled for the object, including what it shares with others.
 	Compiled []Entry `json:"made,omitempty"`
 	// Rows lists the OVN rows that belong to the object or contain its address, whoever wrote them.
@@ -46,8 +47,8 @@ type Explanation struct {
 	ReadFailures []Fact `json:"unread,omitempty"`
 }
 
-// Step is one step of the path of packets. Packets do not pass a broken step.
-type Step struct {
+// Part is a statement about an object. A broken part does not work.
+type Part struct {
 	About  state.Ref `json:"about"`
 	Text   string    `json:"text"`
 	Broken bool      `json:"broken,omitempty"`
@@ -106,6 +107,8 @@ type explainer struct {
 	sharedOrigins []state.Ref
 	// ovnUnread is set if the northbound database could not be read. Then a missing row means nothing.
 	ovnUnread bool
+	tracer    *trace.Tracer
+	examples  []trace.Query // connections that the object is for
 	out       *Explanation
 }
 
@@ -118,7 +121,10 @@ func explainObject(s *clusterstate.State, ref state.Ref, findings []diagnosis.Fi
 	e.ovnUnread = slices.ContainsFunc(s.Unread, func(u clusterstate.ReadFailure) bool {
 		return u.System == clusterstate.Northbound
 	})
-	e.describeRequest() // also adds the addresses and the path
+	e.tracer = trace.New(s)
+	e.examples = e.tracer.ExampleQueries(ref)
+	e.addPath()
+	e.describeRequest() // also adds the addresses and the parts
 	e.collectCompiled()
 	e.collectRows()
 	e.collectNodeFacts()

@@ -68,7 +68,7 @@ var cases = map[string]struct {
 	},
 	"fip-row-deleted": {question: "fip/db", happens: func(s *clusterstate.State) {
 		r := &s.Logical.Routers[0]
-		r.NATs = r.NATs[:2]
+		r.NATs = slices.Delete(r.NATs, 2, 3)
 		shard := &s.Shards[0]
 		i := slices.IndexFunc(shard.Wanted, func(w clusterstate.DesiredEntry) bool {
 			return strings.HasPrefix(w.Text, "NAT")

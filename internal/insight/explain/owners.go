@@ -16,13 +16,13 @@ import (
 // AddressOwners lists the owners of an address.
 type AddressOwners struct {
 	Address netip.Addr `json:"address"`
-	Owners  []Step     `json:"holders,omitempty"`
+	Owners  []Part     `json:"holders,omitempty"`
 	// Pool describes the subnet or network that contains the address.
 	Pool string `json:"pool,omitempty"`
 }
 
 func (w *AddressOwners) addOwner(about state.Ref, format string, args ...any) {
-	w.Owners = append(w.Owners, Step{About: about, Text: fmt.Sprintf(format, args...)})
+	w.Owners = append(w.Owners, Part{About: about, Text: fmt.Sprintf(format, args...)})
 }
 
 // FindAddressOwners returns the owners of an address: first the objects that users create, then gateways, Kube-OVN and

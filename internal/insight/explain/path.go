@@ -7,95 +7,92 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/humanize"
-	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// addStep adds a step to the path.
-func (e *explainer) addStep(about state.Ref, format string, args ...any) {
-	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...)})
-}
+// maxTraced limits the connections that are traced: a Service may have many ports, and an EgressIP pods of many projects.
+const maxTraced = 8
 
-// addBrokenStep adds a step that packets do not pass.
-func (e *explainer) addBrokenStep(about state.Ref, format string, args ...any) {
-	e.appendStep(Step{About: about, Text: fmt.Sprintf(format, args...), Broken: true})
-}
-
-func (e *explainer) appendStep(s Step) {
-	if !slices.Contains(e.out.Path, s) {
-		e.out.Path = append(e.out.Path, s)
-	}
-}
-
-// addPart adds something that the object consists of.
-func (e *explainer) addPart(about state.Ref, format string, args ...any) {
-	e.out.Parts = append(e.out.Parts, Step{About: about, Text: fmt.Sprintf(format, args...)})
-}
-
-// findRouter returns the router of a VPC, or nil. A missing router is added to the path.
-func (e *explainer) findRouter(name string) *logical.Router {
-	r := e.s.Logical.Router(name)
-	switch {
-	case r != nil || name == "":
-	case e.ovnUnread:
-		e.addStep(clusterstate.RouterRef(name), "router %s: state unknown, because OVN could not be read", name)
-	default:
-		e.addBrokenStep(clusterstate.RouterRef(name), "there is no router %s in OVN", name)
-	}
-	return r
-}
-
-// addIngressPath adds the path from an external network to the router of a VPC.
-func (e *explainer) addIngressPath(shard string, a netip.Addr) {
-	if !a.IsValid() {
+// addPath adds the path of the connections that the object is for, as the tracer follows them. Hops that several of
+// them share are added once.
+func (e *explainer) addPath() {
+	if e.ovnUnread {
+		e.addPart(e.ref, "path unknown, because OVN could not be read")
 		return
 	}
-	e.addNetworkStep(a)
-	e.addNodesStep(e.s.Cluster.NetworkAt(a))
-	e.addGatewayStep(shard, a)
-}
-
-// addEgressPath adds the path from the router of a VPC to the external network of the source address.
-func (e *explainer) addEgressPath(shard string, a netip.Addr) {
-	e.addGatewayStep(shard, a)
-	e.addNetworkStep(a)
-}
-
-// addNodesStep adds the nodes that are attached to a network.
-func (e *explainer) addNodesStep(on *clusterstate.Network) {
-	if on != nil && on.Interface != "" {
-		e.addStep(on.Ref, "nodes %s, attached through interface %s",
-			cmp.Or(humanize.JoinLimited(on.OnNodes, 6), "none"), on.Interface)
+	for _, q := range e.examples[:min(maxTraced, len(e.examples))] {
+		for _, h := range e.tracer.TraceFirst(q).EndedHops() {
+			if !slices.ContainsFunc(e.out.Path, func(o trace.Hop) bool { return o.About == h.About && o.Text == h.Text }) {
+				e.out.Path = append(e.out.Path, h)
+			}
+		}
 	}
 }
 
-// addNetworkStep adds the network of an address.
-func (e *explainer) addNetworkStep(a netip.Addr) {
+// isBroken reports whether packets do not pass, or a part of the object does not work.
+func (x *Explanation) isBroken() bool {
+	return slices.ContainsFunc(x.Path, func(h trace.Hop) bool { return h.Broken }) ||
+		slices.ContainsFunc(x.Parts, func(p Part) bool { return p.Broken })
+}
+
+// addPart adds something that the object consists of or depends on.
+func (e *explainer) addPart(about state.Ref, format string, args ...any) {
+	e.appendPart(Part{About: about, Text: fmt.Sprintf(format, args...)})
+}
+
+// addBrokenPart adds a part that does not work.
+func (e *explainer) addBrokenPart(about state.Ref, format string, args ...any) {
+	e.appendPart(Part{About: about, Text: fmt.Sprintf(format, args...), Broken: true})
+}
+
+func (e *explainer) appendPart(p Part) {
+	if !slices.Contains(e.out.Parts, p) {
+		e.out.Parts = append(e.out.Parts, p)
+	}
+}
+
+// addAddressParts adds the network of an external address, and the nodes that may hold the router's port there.
+func (e *explainer) addAddressParts(router string, a netip.Addr) {
 	c := &e.s.Cluster
 	on, pool := c.NetworkAt(a), c.ExternalSubnetAt(a)
 	switch {
 	case !a.IsValid():
+		return
 	case on == nil:
-		e.addBrokenStep(e.ref, "%s is in no external network", a)
+		e.addBrokenPart(e.ref, "%s is in no external network", a)
 	case pool != nil:
-		e.addStep(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes),
+		e.addPart(on.Ref, "network %s, Subnet %s %s%s; its gateway is %s", on.Name, pool.Name, joinFew(pool.Prefixes),
 			formatVLAN(pool), joinFew(pool.Gateways))
+		e.addGatewayPart(router, a)
 	default:
-		e.addStep(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
+		e.addNodeNetworkParts(on)
 	}
 }
 
-// addGatewayStep adds the node that holds the router port on the network of an address, and the standby nodes.
-func (e *explainer) addGatewayStep(router string, a netip.Addr) {
-	if e.s.Cluster.ExternalSubnetAt(a) == nil || e.s.Logical.Router(router) == nil {
-		return // there is no gateway port, or findRouter reports the missing router
+// addNodeNetworkParts adds a network that nodes are attached to.
+func (e *explainer) addNodeNetworkParts(on *clusterstate.Network) {
+	e.addPart(on.Ref, "network %s; its gateway is %s", on.Name, cmp.Or(joinFew(on.Gateways), "not known"))
+	if on.Interface != "" {
+		e.addPart(on.Ref, "nodes %s, attached through interface %s",
+			cmp.Or(humanize.JoinLimited(on.OnNodes, 6), "none"), on.Interface)
 	}
+}
+
+// addGatewayPart adds the node that holds the router port on the network of an address, and the standby nodes.
+func (e *explainer) addGatewayPart(router string, a netip.Addr) {
+	ref := clusterstate.RouterRef(router)
 	p := e.s.GatewayPort(router, a)
-	if p == nil {
-		e.addBrokenStep(clusterstate.RouterRef(router), "router %s has no port on that network", router)
+	switch {
+	case e.ovnUnread:
+		return
+	case e.s.Logical.Router(router) == nil:
+		e.addBrokenPart(ref, "there is no router %s in OVN", router)
+		return
+	case p == nil:
+		e.addBrokenPart(ref, "router %s has no port on that network", router)
 		return
 	}
 	var others []string
@@ -107,70 +104,25 @@ func (e *explainer) addGatewayStep(router string, a netip.Addr) {
 	holder, port := e.s.NodeOfChassis(p.Holder), fmt.Sprintf("port %s of router %s", p.Name, router)
 	switch {
 	case p.Holder == "" && len(p.Chassis) == 0:
-		e.addBrokenStep(clusterstate.RouterRef(router), "no node holds %s, and none may", port)
+		e.addBrokenPart(ref, "no node holds %s, and none may", port)
 	case p.Holder == "":
-		e.addBrokenStep(clusterstate.RouterRef(router), "no node holds %s; it may be %s", port, strings.Join(others, " or "))
+		e.addBrokenPart(ref, "no node holds %s; it may be %s", port, strings.Join(others, " or "))
 	case len(others) == 0:
-		e.addStep(clusterstate.NodeRef(holder), "%s holds %s, and no other may", holder, port)
+		e.addPart(clusterstate.NodeRef(holder), "%s holds %s, and no other may", holder, port)
 	default:
-		e.addStep(clusterstate.NodeRef(holder), "%s holds %s; it may also be %s", holder, port, humanize.JoinLimited(others, 4))
+		e.addPart(clusterstate.NodeRef(holder), "%s holds %s; it may also be %s", holder, port,
+			humanize.JoinLimited(others, 4))
 	}
 }
 
-// addFloatingIPPath adds the path from the router to the target of a floating IP.
-func (e *explainer) addFloatingIPPath(f *clusterstate.FIp) {
-	if !f.External.IsValid() {
-		return
-	}
-	e.addNATStep(f.Ref, f.Shard, f.External)
-	if p := e.s.PodAt(f.Shard, f.Target); p != nil {
-		e.addPodStep(p)
-	} else if f.Target.IsValid() {
-		e.addBrokenStep(f.Ref, "no pod has %s", f.Target)
-	}
-}
-
-func (e *explainer) addPodStep(p *clusterstate.Pod) {
+// addPodPart adds a pod that gets packets.
+func (e *explainer) addPodPart(p *clusterstate.Pod) {
 	text := fmt.Sprintf("pod %s/%s %s on %s %s", p.Namespace, p.Name, joinFew(p.Addresses), p.Node, formatPodState(p))
-	e.appendStep(Step{About: p.Ref, Text: text, Broken: !p.Ready})
+	e.appendPart(Part{About: p.Ref, Text: text, Broken: !p.Ready})
 }
 
-// addNATStep adds the NAT rows of a router for an external address.
-func (e *explainer) addNATStep(by state.Ref, router string, a netip.Addr) {
-	r := e.findRouter(router)
-	if r == nil {
-		return
-	}
-	var into []string
-	for _, n := range r.NATs {
-		switch {
-		case n.External != a:
-		case n.Type != "snat":
-			into = append(into, formatPrefix(n.Logical)+" has it both ways")
-		case n.Match != "":
-			into = append(into, "source address of selected pods")
-		default:
-			into = append(into, "source address of "+formatPrefix(n.Logical))
-		}
-	}
-	into = slices.Compact(into)
-	if len(into) == 0 {
-		e.addBrokenStep(by, "router %s does not translate %s", router, addressOrNone(a))
-		return
-	}
-	e.addStep(by, "router %s translates %s: %s", router, a, humanize.JoinLimited(into, 3))
-}
-
-// addServicePath adds the path from the router to the endpoints of a Service. If brief is set, endpoints are only
-// counted.
-func (e *explainer) addServicePath(v *clusterstate.Service, brief bool) {
-	for _, a := range slices.Concat(v.Ingress, v.ExternalIPs) {
-		for _, p := range v.Ports {
-			if v.Ours {
-				e.addLoadBalancerStep(v, a, p)
-			}
-		}
-	}
+// addEndpointParts adds the endpoints of a Service. If brief is set, they are only counted.
+func (e *explainer) addEndpointParts(v *clusterstate.Service, brief bool) {
 	var up, down []string
 	for _, x := range v.Endpoints {
 		name := fmt.Sprintf("%s %s on %s", cmp.Or(x.Pod, "no pod"), x.Address, cmp.Or(x.Node, "no node"))
@@ -185,65 +137,31 @@ func (e *explainer) addServicePath(v *clusterstate.Service, brief bool) {
 	}
 	switch {
 	case len(v.Endpoints) == 0:
-		e.addBrokenStep(v.Ref, "%s has no endpoints", v.Ref)
+		e.addBrokenPart(v.Ref, "%s has no endpoints", v.Ref)
 		return
 	case brief:
 		text := fmt.Sprintf("%s: %d of %d endpoints ready", v.Ref, len(up), len(v.Endpoints))
-		e.appendStep(Step{About: v.Ref, Text: text, Broken: len(up) == 0})
+		e.appendPart(Part{About: v.Ref, Text: text, Broken: len(up) == 0})
 		return
 	}
 	for _, name := range down {
-		e.appendStep(Step{About: v.Ref, Text: "not ready: " + name, Broken: len(up) == 0})
+		e.appendPart(Part{About: v.Ref, Text: "not ready: " + name, Broken: len(up) == 0})
 	}
 	for _, name := range up {
-		e.addStep(v.Ref, "ready: %s", name)
+		e.addPart(v.Ref, "ready: %s", name)
 	}
 }
 
-// addLoadBalancerStep adds the backends of a Service port according to OVN.
-func (e *explainer) addLoadBalancerStep(v *clusterstate.Service, a netip.Addr, p clusterstate.ServicePort) {
-	r := e.findRouter(v.Shard)
-	if r == nil {
-		return
-	}
-	to := netip.AddrPortFrom(a, uint16(p.Port)) //nolint:gosec // a port of a Service
-	port := strings.ToLower(p.Protocol) + " " + to.String()
-	for _, b := range r.Balancers {
-		for _, vip := range b.VIPs {
-			switch {
-			case vip.Address != to || !strings.EqualFold(cmp.Or(b.Protocol, "tcp"), p.Protocol):
-			case len(vip.Backends) == 0:
-				e.addBrokenStep(v.Ref, "router %s rejects %s: it has no backends", v.Shard, port)
-				return
-			default:
-				e.addStep(v.Ref, "router %s balances %s over %s", v.Shard, port,
-					humanize.JoinLimited(humanize.Strings(vip.Backends), 4))
-				return
-			}
-		}
-	}
-	e.addBrokenStep(v.Ref, "router %s does not balance %s", v.Shard, port)
-}
-
-// acceptsIngress reports whether the object receives packets from outside.
-func (e *explainer) acceptsIngress() bool {
-	switch intent.Kind(e.ref.Kind) {
-	case intent.EIp:
-		return len(e.s.AddressUsers(e.out.Addresses[0])) > 0
-	case intent.FIp, intent.Service:
-		return true
-	default:
-		return false
-	}
-}
-
-// exampleEndpoint returns an address and port to trace.
+// exampleEndpoint returns an address and port to trace from outside; empty: the object has none.
 func (e *explainer) exampleEndpoint() string {
-	a := e.out.Addresses[0]
-	for _, u := range append([]state.Ref{e.ref}, e.s.AddressUsers(a)...) {
-		if v := e.s.Cluster.Service(u); v != nil && len(v.Ports) > 0 {
-			return netip.AddrPortFrom(a, uint16(v.Ports[0].Port)).String() //nolint:gosec // a port of a Service
+	for _, q := range e.examples {
+		switch {
+		case q.Pod != "":
+		case q.Server.Port() == 0:
+			return strings.TrimSuffix(q.Server.String(), "0") + "PORT"
+		default:
+			return q.Server.String()
 		}
 	}
-	return strings.TrimSuffix(netip.AddrPortFrom(a, 0).String(), "0") + "PORT"
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
@@ -33,7 +34,7 @@ func (x Explanation) Text(all bool) string {
 	p.writeSection("Address", limitLines(humanize.Strings(x.Addresses), all)...)
 	p.writeSection("Requested", x.Requested...)
 	p.writeSection("Path", formatPath(x.Path, all)...)
-	p.writeSection("Has", limitLines(stepTexts(x.Parts), all)...)
+	p.writeSection("Has", formatParts(x.Parts, all)...)
 	if all {
 		x.writeDetails(p)
 	} else {
@@ -68,39 +69,42 @@ func (x Explanation) writeHeadline(p *page, all bool) {
 	}
 }
 
-// formatPath formats a path. If it is too long, broken steps are kept and others are dropped from the end.
-func formatPath(path []Step, all bool) []string {
+// formatPath formats the hops of a path.
+func formatPath(path []trace.Hop, all bool) []string {
+	var lines []Part
+	for i, h := range path {
+		text := h.About.String() + ": " + strings.TrimPrefix(h.Text, h.About.String()+" ")
+		if i > 0 && !h.Broken {
+			text = "→ " + text
+		}
+		lines = append(lines, Part{Text: text, Broken: h.Broken})
+	}
+	return formatParts(lines, all)
+}
+
+// formatParts formats parts. If there are too many, broken ones are kept and others are dropped from the end.
+func formatParts(parts []Part, all bool) []string {
 	var out []string
 	left := maxSectionLines
-	for _, s := range path {
+	for _, s := range parts {
 		if s.Broken {
 			left--
 		}
 	}
 	more := 0
-	for i, s := range path {
+	for _, s := range parts {
 		switch left--; {
 		case s.Broken:
 			left++
 			out = append(out, "✗ "+s.Text)
 		case left < 0 && !all:
 			more++
-		case i == 0:
-			out = append(out, s.Text)
 		default:
-			out = append(out, "→ "+s.Text)
+			out = append(out, s.Text)
 		}
 	}
 	if more > 0 {
 		out = append(out, fmt.Sprintf("and %d more; -v shows all", more))
-	}
-	return out
-}
-
-func stepTexts(steps []Step) []string {
-	var out []string
-	for _, s := range steps {
-		out = append(out, s.Text)
 	}
 	return out
 }
@@ -241,8 +245,8 @@ func (x Explanation) writeFindings(p *page, all bool) {
 	switch {
 	case len(found) > 0:
 		fmt.Fprintln(p, "Wrong")
-	case slices.ContainsFunc(x.Path, func(s Step) bool { return s.Broken }):
-		p.writeSection("Wrong", "see ✗ in the path")
+	case x.isBroken():
+		p.writeSection("Wrong", "see ✗ above")
 	case len(x.ReadFailures) == 0:
 		p.writeSection("Wrong", "nothing found")
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -78,6 +79,8 @@ func healthyCluster() clusterstate.Cluster {
 		}},
 		Pods: []clusterstate.Pod{
 			{Object: plainObject("Pod", "acme-prod", "db-0"), Addresses: []netip.Addr{addr("10.0.0.9")}, Node: "node1", Ready: true, Subnet: "acme-prod-default"},
+			{Object: plainObject("Pod", "acme-prod", "job-0"), Addresses: []netip.Addr{addr("10.0.0.12")}, Node: "node1", Ready: true, Subnet: "acme-prod-default"},
+			{Object: plainObject("Pod", "acme-prod", "mail-0"), Addresses: []netip.Addr{addr("10.0.0.13")}, Node: "node1", Ready: true, Subnet: "acme-prod-default"},
 			{Object: plainObject("Pod", "acme-prod", "web-0"), Addresses: []netip.Addr{addr("10.0.0.10")}, Node: "node1", Ready: true, Subnet: "acme-prod-default"},
 			{Object: plainObject("Pod", "acme-prod", "web-1"), Addresses: []netip.Addr{addr("10.0.0.11")}, Node: "node2", Waiting: "CrashLoopBackOff", Subnet: "acme-prod-default"},
 		},
@@ -101,44 +104,95 @@ func ownedBy(r state.Ref) logical.ExternalIDs {
 	return logical.ExternalIDs{"sallyport-owner": r.Kind + "/" + r.Namespace + "/" + r.Name}
 }
 
+// returnMatch stands for the return path: replies of pods with external addresses leave through network public.
+const returnMatch = `inport == "acme-prod-acme-prod-default" && ip4.src == {10.0.0.9, 10.0.0.10}`
+
 func ovnNetwork() logical.Network {
+	public, cloud, all := addr("198.51.100.1"), addr("100.65.0.1"), prefix("0.0.0.0/0")
+	routeSet, egressSet := ownership.EgressRoutePodSet("acme-prod", "partners"), ownership.EgressIPPodSet("acme-prod", "out")
 	return logical.Network{
 		Routers: []logical.Router{
 			{
 				Name: "acme-prod",
 				Ports: []logical.RouterPort{
-					{Name: "acme-prod-acme-prod-default", Networks: []netip.Prefix{prefix("10.0.0.1/24")}},
-					{Name: "acme-prod-ext-cloud", Networks: []netip.Prefix{prefix("100.65.0.2/16")}, Chassis: []string{"c1", "c2"}, Holder: "c1"},
-					{Name: "acme-prod-ext-public", Networks: []netip.Prefix{prefix("198.51.100.2/24")}, Chassis: []string{"c1", "c2"}, Holder: "c2"},
+					routerPort("acme-prod-acme-prod-default", "10.0.0.1/24"),
+					gatewayPort("acme-prod-ext-cloud", "100.65.0.2/16", "c1"),
+					gatewayPort("acme-prod-ext-public", "198.51.100.2/24", "c2"),
+					linkPort(gatewayPort("acme-prod-egress", "240.0.0.1/31", "c2"), "sallyport-egress-acme-prod"),
 				},
+				Routes: []logical.StaticRoute{{Prefix: all, NextHop: cloud}},
 				NATs: []logical.NAT{
 					{Type: "snat", External: addr("100.65.0.2"), Logical: prefix("10.0.0.0/24")},
-					{Type: "snat", External: addr("198.51.100.2"), Logical: prefix("0.0.0.0/0"), Port: "acme-prod-ext-public", Match: "ip4.src == $partners", IDs: ownedBy(partners)},
+					{Type: "snat", External: addr("198.51.100.2"), Logical: all, Port: "acme-prod-ext-public", Match: "ip4.src == $" + routeSet, IDs: ownedBy(partners)},
 					{Type: "dnat_and_snat", External: addr("198.51.100.8"), Logical: prefix("10.0.0.9/32")},
+					{Type: "snat", External: addr("240.0.0.1"), Logical: all, Port: "acme-prod-egress"},
 				},
 				Balancers: []logical.LoadBalancer{
 					{Name: "acme-prod-mail-tcp", Protocol: "tcp", IDs: ownedBy(mail), VIPs: []logical.VIP{{Address: port("198.51.100.7:25"), Backends: []netip.AddrPort{port("10.0.0.10:2525")}}}},
 					{Name: "acme-prod-web-tcp", Protocol: "tcp", IDs: ownedBy(web), VIPs: []logical.VIP{{Address: port("198.51.100.7:80"), Backends: []netip.AddrPort{port("10.0.0.10:8080")}}}},
 				},
 				Policies: []logical.RouterPolicy{
-					{Priority: 2000, Match: "ip4.src == $out", Action: "reroute", NextHops: []netip.Addr{addr("240.0.0.1")}, IDs: ownedBy(egress)},
-					{Priority: 30010, Match: "pkt.mark == 1", Action: "reroute", NextHops: []netip.Addr{addr("169.254.91.2")}, IDs: ownedBy(returnPath)},
+					{Priority: 30010, Match: returnMatch, Action: "reroute", NextHops: []netip.Addr{public}, IDs: ownedBy(returnPath)},
+					{Priority: 3489, Match: "ip4.src == $" + routeSet + " && ip4.dst == 203.0.113.0/24", Action: "reroute", NextHops: []netip.Addr{public}, IDs: ownedBy(partners)},
+					{Priority: 2000, Match: "ip4.src == $" + egressSet, Action: "reroute", NextHops: []netip.Addr{addr("240.0.0.0")}, IDs: ownedBy(egress)},
 				},
 			},
 			{
 				Name: "sallyport-egress",
-				Ports: []logical.RouterPort{{
-					Name: "sallyport-egress-198-51-100-9", Networks: []netip.Prefix{prefix("198.51.100.9/24")}, Chassis: []string{"c2", "c1"}, Holder: "c2", IDs: ownedBy(egress),
-				}},
+				Ports: []logical.RouterPort{
+					egressPort("sallyport-egress-198-51-100-9", "198.51.100.9/24"),
+					linkPort(routerPort("sallyport-egress-acme-prod", "240.0.0.0/31"), "acme-prod-egress"),
+				},
+				Routes: []logical.StaticRoute{{Prefix: all, NextHop: public}},
+				NATs:   []logical.NAT{{Type: "snat", External: addr("198.51.100.9"), Logical: prefix("240.0.0.0/24"), IDs: ownedBy(egress)}},
 			},
 		},
-		Switches: []logical.Switch{{Name: "acme-prod-default", Ports: []logical.SwitchPort{
-			{Name: "db-0.acme-prod", Addresses: []netip.Addr{addr("10.0.0.9")}, Up: true, Chassis: "c1"},
-			{Name: "web-0.acme-prod", Addresses: []netip.Addr{addr("10.0.0.10")}, Up: true, Chassis: "c1"},
-		}}},
+		Switches: []logical.Switch{
+			{Name: "acme-prod-default", Ports: []logical.SwitchPort{
+				podPort("db-0.acme-prod", "10.0.0.9"), podPort("web-0.acme-prod", "10.0.0.10"),
+				podPort("job-0.acme-prod", "10.0.0.12"), podPort("mail-0.acme-prod", "10.0.0.13"),
+				toRouter("acme-prod-acme-prod-default"),
+			}},
+			{Name: "ext-cloud", Ports: []logical.SwitchPort{{Name: "localnet.ext-cloud", Type: "localnet"}, toRouter("acme-prod-ext-cloud")}},
+			{Name: "ext-public", Ports: []logical.SwitchPort{
+				{Name: "localnet.ext-public", Type: "localnet"}, toRouter("acme-prod-ext-public"), toRouter("sallyport-egress-198-51-100-9"),
+			}},
+		},
+		Sets:     map[string][]string{routeSet: {"10.0.0.12"}, egressSet: {"10.0.0.13"}},
 		Chassis:  []logical.Chassis{{Name: "c1", Host: "node1", Seen: 7}, {Name: "c2", Host: "node2", Seen: 7}},
 		Progress: logical.ConfigProgress{Asked: 7, Translated: 7, Done: 7},
 	}
+}
+
+func routerPort(name, network string) logical.RouterPort {
+	return logical.RouterPort{Name: name, MAC: intent.DeriveMAC(name), Networks: []netip.Prefix{prefix(network)}}
+}
+
+// gatewayPort returns a port of a router that both chassis may hold.
+func gatewayPort(name, network, holder string) logical.RouterPort {
+	p := routerPort(name, network)
+	p.Chassis, p.Holder = []string{"c1", "c2"}, holder
+	return p
+}
+
+func linkPort(p logical.RouterPort, peer string) logical.RouterPort {
+	p.Peer = peer
+	return p
+}
+
+// egressPort returns the port of an egress address. The first chassis holds it.
+func egressPort(name, network string) logical.RouterPort {
+	p := gatewayPort(name, network, "c2")
+	p.Chassis, p.IDs = []string{"c2", "c1"}, ownedBy(egress)
+	return p
+}
+
+func toRouter(name string) logical.SwitchPort {
+	return logical.SwitchPort{Name: "to-" + name, Type: "router", Router: name, MAC: intent.DeriveMAC(name)}
+}
+
+func podPort(name, address string) logical.SwitchPort {
+	return logical.SwitchPort{Name: name, MAC: intent.DeriveMAC(name), Addresses: []netip.Addr{addr(address)}, Up: true, Chassis: "c1"}
 }
 
 // compiledShard returns a compiled shard of which everything is present.
@@ -153,7 +207,7 @@ func compiledShard() clusterstate.Shard {
 	want(fip, "NAT acme-prod [dnat_and_snat 198.51.100.8] 10.0.0.9")
 	want(web, "Load_Balancer acme-prod [acme-prod/web tcp] 198.51.100.7:80=10.0.0.10:8080")
 	want(frontEIP, "OvnEip eip-acme-prod-front {}")
-	want(returnPath, "Logical_Router_Policy acme-prod [30010 pkt.mark == 1] reroute 169.254.91.2")
+	want(returnPath, "Logical_Router_Policy acme-prod [30010 "+returnMatch+"] reroute 198.51.100.1")
 	key := func(r state.Ref) intent.ObjectKey {
 		return intent.ObjectKey{Kind: intent.Kind(r.Kind), Namespace: r.Namespace, Name: r.Name}
 	}

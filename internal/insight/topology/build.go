@@ -10,16 +10,18 @@ import (
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// BuildGraph builds the graph of a survey. Findings become problems of the objects that they are about.
+// BuildGraph builds the graph of a survey, without connections. Findings become problems of the objects that they are
+// about.
 func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 	b := newBuilder(s, findings)
 	g := &Graph{Cluster: s.Cluster.Name, Version: s.Cluster.Version, Taken: s.Taken, Networks: b.buildNetworks()}
-	b.graph = g
+	b.graph, g.builder = g, b
 	g.Nodes = b.buildNodes()
 	g.Gateways, g.Routes, g.Backends = b.buildGateways(), b.buildRoutes(), b.buildBackends()
 	g.EgressIPs = b.buildEgressIPs()
@@ -33,8 +35,10 @@ func BuildGraph(s *clusterstate.State, findings []diagnosis.Finding) *Graph {
 type builder struct {
 	*clusterstate.State
 	graph            *Graph
+	tracer           *trace.Tracer
 	problemsByRef    map[state.Ref][]Problem
-	networkBySubnet  map[string]string // subnet or network → network
+	severeRefs       map[state.Ref]bool // objects with a warning or an error
+	networkBySubnet  map[string]string  // subnet or network → network
 	externalPrefixes []externalPrefix
 	podsByName       map[string]clusterstate.Pod        // namespace/name
 	podsByAddress    map[netip.Addr][]clusterstate.Pod  // projects may use the same addresses
@@ -64,8 +68,9 @@ type shardObjects struct {
 
 func newBuilder(s *clusterstate.State, findings []diagnosis.Finding) *builder {
 	b := &builder{
-		State: s, problemsByRef: map[state.Ref][]Problem{}, networkBySubnet: map[string]string{},
-		podsByName: map[string]clusterstate.Pod{}, podsByAddress: map[netip.Addr][]clusterstate.Pod{},
+		State: s, tracer: trace.New(s), problemsByRef: map[state.Ref][]Problem{}, severeRefs: map[state.Ref]bool{},
+		networkBySubnet: map[string]string{},
+		podsByName:      map[string]clusterstate.Pod{}, podsByAddress: map[netip.Addr][]clusterstate.Pod{},
 		ovnEIPByAddress: map[netip.Addr]string{}, nodeByChassis: map[string]string{},
 		headlessBySource: map[state.Ref]clusterstate.Service{}, objectsByShard: map[string]*shardObjects{},
 	}
@@ -202,6 +207,7 @@ func (b *builder) collectProblems(o clusterstate.Object) []Problem {
 			Message:  "it is being deleted",
 		})
 	}
+	b.severeRefs[o.Ref] = hasSevereProblem(all)
 	return all
 }
 
@@ -306,6 +312,7 @@ func (b *builder) buildNodes() []Node {
 				Message:  "the node is not ready",
 			}}
 		}
+		b.severeRefs[n.Ref] = hasSevereProblem(out.Problems)
 		inspected := b.Inspected[n.Name]
 		for _, i := range inspected.Interfaces {
 			out.Interfaces = append(out.Interfaces, Interface{i.Name, i.Up, i.MTU, i.Addresses})
@@ -393,7 +400,16 @@ func countObjects(s *clusterstate.State) []Count {
 	return append(all, Count{"Nodes", len(c.Nodes), "machines"}, Count{"Pods", len(c.Pods), "workloads"})
 }
 
-// FocusProject returns the graph of one VPC with its dependencies. The name is that of the VPC, or NAMESPACE/NAME or
+// TraceConnections adds the connections of all VPCs of the graph. Pictures of a whole cluster do without: a thousand
+// projects have some 3,500.
+func (g *Graph) TraceConnections() *Graph {
+	for i := range g.Vpcs {
+		g.Vpcs[i].Connections = g.builder.buildConnections(&g.Vpcs[i])
+	}
+	return g
+}
+
+// FocusProject returns the graph of one VPC with its dependencies and connections. The name is that of the VPC, or NAMESPACE/NAME or
 // NAME of its project.
 func (g *Graph) FocusProject(name string) (*Graph, error) {
 	at := slices.IndexFunc(g.Vpcs, func(v Vpc) bool {
@@ -424,7 +440,7 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 		return !slices.Contains(v.EgressIPs, e.Ref.Name)
 	})
 	one.Nodes = slices.DeleteFunc(slices.Clone(g.Nodes), func(n Node) bool { return !v.dependsOnNode(n.Name) })
-	return &one, nil
+	return one.TraceConnections(), nil
 }
 
 // parseRef parses NAMESPACE/NAME or NAME.

@@ -191,7 +191,7 @@ func (v *Vpc) describeRouter() []string {
 		}
 		name := p.Name
 		if p.Kind == PortReturn {
-			name = "leg for replies by " + p.Network
+			name = "return port of " + p.Network
 		}
 		line := fmt.Sprintf("• %s: %s", name, p.Addresses[0].Addr())
 		if p.Node != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 )
 
 // writeEgress writes the table of EgressIPs, EgressRoutes and EgressServices.
@@ -35,52 +36,68 @@ func (d *markdownDoc) writeEgress() {
 	d.writeLine("%s", formatMarkdownTable([]string{"What", "Address", "Network", "Node", "For"}, rows))
 }
 
-// writePathExamples writes one packet path of each kind, from the first VPC that has one.
+// writePathExamples writes one connection of each kind, from the first VPC that has one. Connections with a reply take
+// precedence.
 func (d *markdownDoc) writePathExamples() {
-	seen := map[string]bool{}
-	n := 0
+	type example struct {
+		vpc string
+		Connection
+	}
+	var examples []example
 	for _, v := range d.graph.Vpcs {
-		for _, p := range v.Paths {
-			kind := p.About.Kind + p.Forward[1].Kind // a Service may have its own address or one of nodes
-			if seen[kind] {
-				continue
+		for _, c := range v.Connections {
+			at := slices.IndexFunc(examples, func(e example) bool { return e.exampleKind() == c.exampleKind() })
+			switch {
+			case at < 0:
+				examples = append(examples, example{v.Name, c})
+			case len(examples[at].Reply) == 0 && len(c.Reply) > 0:
+				examples[at] = example{v.Name, c}
 			}
-			seen[kind] = true
-			if n++; n == 1 {
-				d.writeLine("## The way of packets\n")
-			}
-			d.writeLine("### Example %d: %s, %s\n", n, v.Name, p.Title)
-			d.writeLine("%s", formatCodeBlock(p.renderDiagram()))
-			if len(p.Reply) > 0 {
-				d.writeLine("And back: %s\n", formatSteps(p.Reply))
-			}
+		}
+	}
+	for i, e := range examples {
+		if i == 0 {
+			d.writeLine("## The way of packets\n")
+		}
+		d.writeLine("### Example %d: %s, %s\n", i+1, e.vpc, e.Title)
+		d.writeLine("%s", formatCodeBlock(renderDiagram(e.Request)))
+		if len(e.Reply) > 0 {
+			d.writeLine("And back: %s\n", formatPlaces(e.Reply))
 		}
 	}
 }
 
-// renderDiagram draws a path: its steps one below the other, with their actions.
-func (p Path) renderDiagram() (lines []string) {
-	for i, s := range p.Forward {
+// exampleKind tells the kinds of examples apart. A Service may have its own address or one of nodes.
+func (c Connection) exampleKind() string {
+	if slices.ContainsFunc(c.Request, func(p trace.Place) bool { return p.Kind == trace.AtAddress }) {
+		return c.About.Kind + " " + trace.AtAddress
+	}
+	return c.About.Kind
+}
+
+// renderDiagram draws a path: its places one below the other, with their actions.
+func renderDiagram(places []trace.Place) (lines []string) {
+	for i, s := range places {
 		if i > 0 {
 			lines = append(lines, "  ▼")
 		}
-		if s.Kind == StepPod && s.Action != "" {
-			lines = append(lines, s.formatTitle()+" "+s.Action)
+		if s.Kind == trace.AtPod && s.Action != "" {
+			lines = append(lines, formatPlaceTitle(s)+" "+s.Action)
 			continue
 		}
-		if lines = append(lines, s.formatTitle()); s.Action != "" {
+		if lines = append(lines, formatPlaceTitle(s)); s.Action != "" {
 			lines = append(lines, "  │ "+s.Action)
 		}
 	}
 	return lines
 }
 
-// formatTitle returns the label of a step, with its kind if the label does not show it.
-func (s Step) formatTitle() string {
+// formatPlaceTitle returns the label of a place, with its kind if the label does not show it.
+func formatPlaceTitle(s trace.Place) string {
 	switch {
-	case s.Kind == StepNetwork, s.Kind == StepProxy, s.Kind == StepNode && s.Ref.Kind != "":
+	case s.Kind == trace.AtNetwork, s.Kind == trace.AtProxy, s.Kind == trace.AtNode && s.Ref.Kind != "":
 		return s.Kind + " " + s.Label
-	case s.Kind == StepPod && s.Ref.Kind == "Pod":
+	case s.Kind == trace.AtPod && s.Ref.Kind == "Pod":
 		return "pod " + s.Label
 	}
 	return s.Label

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -24,6 +25,8 @@ type Graph struct {
 	Counts    []Count    `json:"counts"`
 	// Problems are the problems of the cluster as a whole.
 	Problems []Problem `json:"problems,omitempty"`
+
+	builder *builder // traces connections
 }
 
 // Problem is a problem of an object: a failing condition or a finding.
@@ -106,10 +109,10 @@ type Vpc struct {
 	EgressRoutes   []EgressPolicy `json:"egressRoutes"`
 	EgressServices []EgressPolicy `json:"egressServices"`
 	// EgressIPs are the names of the EgressIPs that select pods of the VPC.
-	EgressIPs []string  `json:"egressIPs"`
-	Pods      int       `json:"pods"`
-	Paths     []Path    `json:"paths"`
-	Problems  []Problem `json:"problems,omitempty"`
+	EgressIPs   []string     `json:"egressIPs"`
+	Pods        int          `json:"pods"`
+	Connections []Connection `json:"paths"` // see TraceConnections
+	Problems    []Problem    `json:"problems,omitempty"`
 }
 
 // Router is a logical router of OVN.
@@ -136,9 +139,9 @@ const (
 	PortExternal     = "external"
 	PortPods         = "pods"
 	PortJoin         = "nodes"
-	PortReturn       = "leg"      // return port: a second port to the pods, for replies of one network
-	PortEgressRouter = "egress"   // the router of egress addresses
-	PortInternal     = "internal" // a port linked to the router itself
+	PortReturn       = "returnPort" // a second port to the pods, for replies of one network
+	PortEgressRouter = "egress"     // the router of egress addresses
+	PortInternal     = "internal"   // a port linked to the router itself
 )
 
 // NAT is a NAT row of a router.
@@ -331,37 +334,20 @@ type Backend struct {
 	Problems  []Problem `json:"problems,omitempty"`
 }
 
-// Path is the path of packets and of their replies.
-type Path struct {
-	About state.Ref `json:"about"` // the FIp, Service, … of the path
+// Connection is an example of the connections that an object is for, with its path.
+type Connection struct {
+	About state.Ref `json:"about"` // the FIp, Service, …
 	Title string    `json:"title"`
-	// Inbound is set for paths from outside, and not set for paths from a pod.
+	// Inbound is set for connections from outside, and not set for connections of a pod.
 	Inbound bool   `json:"inbound"`
 	Network string `json:"network"`
-	Forward []Step `json:"there"`
-	Reply   []Step `json:"back"`
+	// Query is what was traced. Verdict and Reason are its result.
+	Query   trace.Query   `json:"query"`
+	Verdict string        `json:"verdict"`
+	Reason  string        `json:"reason,omitempty"`
+	Request []trace.Place `json:"there"`
+	Reply   []trace.Place `json:"back"`
 }
-
-// Step is a step of a path, with its action on the packet.
-type Step struct {
-	Kind    string    `json:"kind"` // one of the constants below
-	Ref     state.Ref `json:"ref,omitzero"`
-	Label   string    `json:"label"`
-	Action  string    `json:"action,omitempty"` // such as "DNAT to 10.0.0.7:8080"
-	Problem bool      `json:"problem,omitempty"`
-}
-
-// Kinds of steps.
-const (
-	StepClient     = "client"
-	StepNetwork    = "network"
-	StepNode       = "node"
-	StepRouter     = "router"
-	StepAddress    = "address"
-	StepReturnPort = "leg"
-	StepPod        = "pod"
-	StepProxy      = "proxy"
-)
 
 // Count is the number of objects of a kind.
 type Count struct {

@@ -1,15 +1,14 @@
 package topology
 
 import (
-	"net/netip"
-
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 )
 
-// defaultRouteProbe is a destination that only the default route matches: an address reserved for documentation.
-var defaultRouteProbe = netip.MustParseAddr("203.0.113.1")
+// defaultRouteProbe is a destination that only the default route matches.
+var defaultRouteProbe = ipfamily.Default.OutsideHosts()[0]
 
 // PlanInspections returns the inspections for a document: the routes of nodes to pods and to the outside. Every
 // inspection also reports the interfaces.

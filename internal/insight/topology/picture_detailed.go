@@ -205,7 +205,7 @@ func (p *picture) drawGroupHeader(l vpcLayout, n layoutLine) {
 		words += " · default"
 	}
 	if port := l.vpc.returnPort(g.network); port.Name != "" {
-		words += " · replies by a leg of their own"
+		words += " · replies by a return port"
 	}
 	p.DrawText(x+room+10, n.y+15, l.Right()-14-x-room-10, font{Size: 11, Muted: true}, words)
 }

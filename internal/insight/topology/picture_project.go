@@ -159,7 +159,7 @@ func (p *picture) drawRouterPorts(v *Vpc, at box) {
 			words = "default way out"
 		}
 		if v.returnPort(g.network).Name != "" {
-			words = "replies by a leg of their own"
+			words = "replies by a return port"
 		}
 		p.DrawText(at.X+14, middle+29, at.W-24, font{Size: 11, Muted: true}, words)
 		if len(g.rows) > 0 {
@@ -299,7 +299,7 @@ func (p *picture) drawPodGroup(v *Vpc, h podGroup) {
 	for i, t := range h.pods {
 		y := h.Y + 4 + i*podHeight
 		x := h.X + 12
-		p.OpenGroup("", t.buildStep(v.firstNamespace()).Ref.String(), "")
+		p.OpenGroup("", formatRef(t.podRef(v.firstNamespace())), "")
 		if !t.Ready {
 			p.DrawWarning(x+4, y+12, "wrong")
 			x += 18

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sallyport/sallyport/internal/insight/trace"
 )
 
 // RenderText renders the graph as a tree for a terminal. Each of many projects is one line, and of very many only those
@@ -271,25 +273,25 @@ func formatOtherNetworks(v *Vpc) string {
 
 // writePaths writes the paths of packets and replies.
 func (t *textWriter) writePaths(v *Vpc) {
-	if len(v.Paths) == 0 {
+	if len(v.Connections) == 0 {
 		return
 	}
 	t.writeLine(0, "")
 	t.writeLine(0, "packet paths")
-	for _, p := range v.Paths {
+	for _, p := range v.Connections {
 		t.writeLine(1, "%s", p.Title)
-		t.writeLine(2, "request  %s", formatSteps(p.Forward))
+		t.writeLine(2, "request  %s", formatPlaces(p.Request))
 		if len(p.Reply) > 0 {
-			t.writeLine(2, "reply    %s", formatSteps(p.Reply))
+			t.writeLine(2, "reply    %s", formatPlaces(p.Reply))
 		}
 	}
 }
 
-func formatSteps(all []Step) string {
+func formatPlaces(all []trace.Place) string {
 	var words []string
 	for _, s := range all {
 		word := s.Label
-		if s.Action != "" && (s.Kind != StepNode || s.Ref.Kind == "") {
+		if s.Action != "" {
 			word += " (" + s.Action + ")"
 		}
 		if s.Problem {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/topology"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -40,7 +41,7 @@ func checkGolden(t *testing.T, name, got string) {
 
 // The JSON of the graph is an interface: fields must not be renamed or removed.
 func TestJSON(t *testing.T) {
-	raw, err := json.MarshalIndent(topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
+	raw, err := json.MarshalIndent(buildGraph(clusterstatetest.GenerateCluster(1), nil), "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,15 +49,15 @@ func TestJSON(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	checkGolden(t, "five.txt", g.RenderText())
 	one, err := g.FocusProject("initech/prod")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkGolden(t, "project.txt", one.RenderText())
-	checkGolden(t, "fifty.txt", topology.BuildGraph(clusterstatetest.GenerateCluster(50), nil).RenderText())
-	if dense := topology.BuildGraph(clusterstatetest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
+	checkGolden(t, "fifty.txt", buildGraph(clusterstatetest.GenerateCluster(50), nil).RenderText())
+	if dense := buildGraph(clusterstatetest.GenerateCluster(1000), nil).RenderText(); strings.Count(dense,
 		"\n") > 120 {
 		t.Errorf("1,000 projects take %d lines", strings.Count(dense, "\n"))
 	}
@@ -67,7 +68,7 @@ func TestDocument(t *testing.T) {
 		Code: "ClockSkew", Severity: diagnosis.Warning, About: []state.Ref{diagnosis.ClusterRef},
 		Message: "node1 is late", Remediation: "Set its clock.",
 	}}
-	checkGolden(t, "document.md", topology.BuildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
+	checkGolden(t, "document.md", buildGraph(clusterstatetest.GenerateCluster(2), findings).RenderMarkdown(findings))
 }
 
 // Nodes are queried for their routes to pods and to the outside, and the document shows both like a routing table.
@@ -77,7 +78,7 @@ func TestRoutesOfNodes(t *testing.T) {
 	if len(questions) != len(s.Cluster.Nodes) || len(questions[0].Routes) != 2 {
 		t.Fatalf("asked: %+v", questions)
 	}
-	if text := topology.BuildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
+	if text := buildGraph(s, nil).RenderMarkdown(nil); strings.Contains(text, "Routes:") {
 		t.Error("nodes that said nothing have routes")
 	}
 	var ways []clusterstate.RouteLookup
@@ -86,7 +87,7 @@ func TestRoutesOfNodes(t *testing.T) {
 		ways = append(ways, clusterstate.RouteLookup{To: netip.MustParseAddr(q.To), Output: "eth0", NextHop: via})
 	}
 	s.Inspected = map[string]clusterstate.NodeInspection{questions[0].Node: {Routes: ways}}
-	text := topology.BuildGraph(s, nil).RenderMarkdown(nil)
+	text := buildGraph(s, nil).RenderMarkdown(nil)
 	for _, want := range []string{
 		"• 10.100.0.0/16 via 192.168.10.1 dev eth0 (pods)",
 		"• default via 192.168.10.2 dev eth0 (everything else)",
@@ -98,8 +99,8 @@ func TestRoutesOfNodes(t *testing.T) {
 }
 
 func TestBuildGraphIsDeterministic(t *testing.T) {
-	if !reflect.DeepEqual(topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil),
-		topology.BuildGraph(clusterstatetest.GenerateCluster(30), nil)) {
+	if !reflect.DeepEqual(buildGraph(clusterstatetest.GenerateCluster(30), nil),
+		buildGraph(clusterstatetest.GenerateCluster(30), nil)) {
 		t.Error("two graphs of one survey differ")
 	}
 }
@@ -107,33 +108,71 @@ func TestBuildGraphIsDeterministic(t *testing.T) {
 // Replies leave through the network the request arrived on, with the address it was sent to. On a secondary network
 // they use the return port.
 func TestPathsThereAndBack(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	v := findVPC(t, g, "globex-prod")
-	byDefault, bySecond := findPath(t, v, "Service"), findPath(t, v, "FIp")
-	if stepKinds(byDefault.Forward) != "client network node address pod" ||
-		stepKinds(byDefault.Reply) != "pod router node network client" {
-		t.Errorf("by the default network: there %s, back %s", stepKinds(byDefault.Forward), stepKinds(byDefault.Reply))
+	byDefault, bySecond := findConnection(t, v, "Service"), findConnection(t, v, "FIp")
+	if placeKinds(byDefault.Request) != "client network node address pod" ||
+		placeKinds(byDefault.Reply) != "pod router node network client" {
+		t.Errorf("by the default network: there %s, back %s", placeKinds(byDefault.Request), placeKinds(byDefault.Reply))
 	}
-	if stepKinds(bySecond.Reply) != "pod leg router node network client" || bySecond.Reply[4].Label != "ext-public" {
-		t.Errorf("by the second network: back %s", stepKinds(bySecond.Reply))
+	if placeKinds(bySecond.Reply) != "pod returnPort router node network client" || bySecond.Reply[4].Label != "ext-public" {
+		t.Errorf("by the second network: back %s", placeKinds(bySecond.Reply))
 	}
-	if !strings.Contains(bySecond.Forward[3].Action, "10.0.1.10") ||
+	if !strings.Contains(bySecond.Request[3].Action, "10.0.1.10") ||
 		!strings.Contains(bySecond.Reply[2].Action, "198.18.0.102") {
-		t.Errorf("translated by %q and %q", bySecond.Forward[3].Action, bySecond.Reply[2].Action)
+		t.Errorf("translated by %q and %q", bySecond.Request[3].Action, bySecond.Reply[2].Action)
+	}
+}
+
+// Whatever is healthy in a generated cluster is answered, so that pictures show it as it is.
+func TestConnectionsOfHealthyObjects(t *testing.T) {
+	for _, v := range buildGraph(clusterstatetest.GenerateCluster(50), nil).Vpcs {
+		for _, c := range v.Connections {
+			if c.Verdict == trace.Lost || c.Verdict == trace.Dropped && c.About.Name != "vm-gone" && c.About.Name != "batch" {
+				t.Errorf("%s, %s: %s: %s", v.Name, c.Title, c.Verdict, c.Reason)
+			}
+		}
+	}
+}
+
+// A broken connection ends at the place that the trace ends at.
+func TestBrokenConnection(t *testing.T) {
+	s := clusterstatetest.GenerateCluster(5)
+	for i, r := range s.Logical.Routers {
+		for k, p := range r.Ports {
+			if p.Name == "globex-prod-ext-public" {
+				s.Logical.Routers[i].Ports[k].Holder = ""
+			}
+		}
+	}
+	c := findConnection(t, findVPC(t, buildGraph(s, nil), "globex-prod"), "FIp")
+	end := c.Request[len(c.Request)-1]
+	if !end.Problem || !strings.Contains(end.Action, "no node holds gateway port globex-prod-ext-public") ||
+		len(c.Reply) > 0 || placeKinds(c.Request) != "client network router" {
+		t.Errorf("it ends at %+v after %s", end, placeKinds(c.Request))
+	}
+}
+
+// The proxy of a Gateway opens a connection of its own, which is a part of the path.
+func TestConnectionThroughProxy(t *testing.T) {
+	v := findVPC(t, buildGraph(clusterstatetest.GenerateCluster(1), nil), "acme-prod")
+	c := findConnection(t, v, "HTTPRoute")
+	if got, want := placeKinds(c.Request), "client network node proxy router address pod"; got != want {
+		t.Errorf("the path is %s, want %s", got, want)
 	}
 }
 
 // A FIp without a target has no reply path.
 func TestPathToNowhere(t *testing.T) {
-	v := findVPC(t, topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
-	p := findPath(t, v, "FIp")
-	if end := p.Forward[len(p.Forward)-1]; !end.Problem || len(p.Reply) != 0 {
-		t.Errorf("it ends at %+v, and comes back by %s", end, stepKinds(p.Reply))
+	v := findVPC(t, buildGraph(clusterstatetest.GenerateCluster(5), nil), "hooli-prod")
+	p := findConnection(t, v, "FIp")
+	if end := p.Request[len(p.Request)-1]; !end.Problem || len(p.Reply) != 0 {
+		t.Errorf("it ends at %+v, and comes back by %s", end, placeKinds(p.Reply))
 	}
 }
 
 func TestProjectByName(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(5), nil)
 	for _, name := range []string{"acme-prod", "acme/prod", "ovn-cluster"} {
 		one, err := g.FocusProject(name)
 		if err != nil || len(one.Vpcs) != 1 {
@@ -148,7 +187,7 @@ func TestProjectByName(t *testing.T) {
 // A finding becomes one problem of the object that it is about.
 func TestFindings(t *testing.T) {
 	about := state.Ref{Kind: "FIp", Namespace: "hooli-prod", Name: "vm-gone"}
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{
+	g := buildGraph(clusterstatetest.GenerateCluster(5), []diagnosis.Finding{
 		{
 			Code:        "PodNotFound",
 			Severity:    diagnosis.Error,
@@ -168,7 +207,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestNodesHoldWhatRoutersHave(t *testing.T) {
-	g := topology.BuildGraph(clusterstatetest.GenerateCluster(20), nil)
+	g := buildGraph(clusterstatetest.GenerateCluster(20), nil)
 	for _, v := range g.Vpcs {
 		for _, p := range v.Router.Ports {
 			if p.Kind != topology.PortExternal {
@@ -185,11 +224,15 @@ func TestNodesHoldWhatRoutersHave(t *testing.T) {
 
 func TestPublicNetworks(t *testing.T) {
 	want := map[string]bool{"ext-cloud": false, "ext-partner": false, "ext-public": true, "uplink-a": true}
-	for _, n := range topology.BuildGraph(clusterstatetest.GenerateCluster(1), nil).Networks {
+	for _, n := range buildGraph(clusterstatetest.GenerateCluster(1), nil).Networks {
 		if n.Public != want[n.Name] {
 			t.Errorf("%s is routable on the internet: %t", n.Name, n.Public)
 		}
 	}
+}
+
+func buildGraph(s *clusterstate.State, findings []diagnosis.Finding) *topology.Graph {
+	return topology.BuildGraph(s, findings).TraceConnections()
 }
 
 func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {
@@ -201,18 +244,18 @@ func findVPC(t *testing.T, g *topology.Graph, name string) topology.Vpc {
 	return g.Vpcs[at]
 }
 
-func findPath(t *testing.T, v topology.Vpc, kind string) topology.Path {
+func findConnection(t *testing.T, v topology.Vpc, kind string) topology.Connection {
 	t.Helper()
-	at := slices.IndexFunc(v.Paths, func(p topology.Path) bool { return p.About.Kind == kind })
+	at := slices.IndexFunc(v.Connections, func(p topology.Connection) bool { return p.About.Kind == kind })
 	if at < 0 {
 		t.Fatalf("%s has no path by a %s", v.Name, kind)
 	}
-	return v.Paths[at]
+	return v.Connections[at]
 }
 
-func stepKinds(steps []topology.Step) string {
+func placeKinds(places []trace.Place) string {
 	var all []string
-	for _, s := range steps {
+	for _, s := range places {
 		all = append(all, s.Kind)
 	}
 	return strings.Join(all, " ")

@@ -82,7 +82,6 @@ func (b *builder) buildVPC(v clusterstate.Vpc, p clusterstate.Project, router *l
 			out.EgressIPs = append(out.EgressIPs, e.Ref.Name)
 		}
 	}
-	out.Paths = b.buildPaths(&out)
 	return out
 }
 

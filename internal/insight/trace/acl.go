@@ -92,7 +92,7 @@ func (c *switchPipeline) decisiveACL(rules []acl, tier int) *acl {
 // endByACL drops or rejects the packet because of an ACL.
 func (c *switchPipeline) endByACL(r acl) (transition, bool) {
 	about, code, text := c.describeACL(r, c.logicalSwitch)
-	c.addHop(c.pkt, about, c.formatACLRow(r), "%s", strings.TrimPrefix(text, about.String()+" "))
+	c.addHop(c.pkt, Hop{About: about, Row: c.formatACLRow(r)}, "%s", strings.TrimPrefix(text, about.String()+" "))
 	if r.Action == "reject" {
 		return endPipeline(c.rejectPacket(code, text, about))
 	}
@@ -105,7 +105,7 @@ func (c *switchPipeline) allowByACL(r acl) {
 		c.commitNeeded = c.commitNeeded || c.pkt.New || r.Label != 0
 	}
 	if about, _, _ := c.describeACL(r, c.logicalSwitch); r.Tier > 0 && about.Kind != returnPath && about.Kind != "Vpc" {
-		c.addHop(c.pkt, about, c.formatACLRow(r), "allows it")
+		c.addHop(c.pkt, Hop{About: about, Row: c.formatACLRow(r)}, "allows it")
 	}
 }
 

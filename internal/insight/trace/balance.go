@@ -60,9 +60,27 @@ func (p *routerPipeline) applyLoadBalancer(b *logical.LoadBalancer, v logical.VI
 	as.destination = to
 	p.recirculateForHash(b, &p.pkt)
 	p.commitNAT("dnat "+p.Name, &p.pkt, as)
-	p.addHop(p.pkt, p.vipOwnerRef(b, v.Address), "Load_Balancer "+b.Name, "%s",
-		p.describeBackend(b, v, to, p.internalSwitches()))
+	p.noteBackend(b, v, to)
 	return continuePipeline()
+}
+
+// noteKnownBackend adds a hop for a packet of a connection whose backend was chosen before: a retransmission.
+func (p *routerPipeline) noteKnownBackend(vip netip.AddrPort) {
+	to, b := p.pkt.tuple().destination, p.loadBalancerAt(vip)
+	if to == vip || p.pkt.Reply || b == nil {
+		return
+	}
+	at := slices.IndexFunc(b.VIPs, func(v logical.VIP) bool { return v.Address == vip })
+	p.noteBackend(b, b.VIPs[at], to)
+}
+
+// noteBackend adds a hop for the backend of a connection.
+func (p *routerPipeline) noteBackend(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort) {
+	p.addHop(p.pkt, Hop{
+		About:  p.vipOwnerRef(b, v.Address),
+		Row:    "Load_Balancer " + b.Name,
+		Places: p.atLoadBalancer(b, v, to, " on router "+p.Name),
+	}, "%s", p.describeBackend(b, v, to, p.internalSwitches()))
 }
 
 // pickBackend chooses a backend. If there is none, the connection is rejected or dropped.
@@ -74,7 +92,11 @@ func (w *traceRun) pickBackend(b *logical.LoadBalancer, v logical.VIP, f packet)
 		if len(v.Backends) > 0 {
 			reason = fmt.Sprintf("the health check of %s finds none of its %d endpoints online", about, len(v.Backends))
 		}
-		w.addHop(f, about, "Load_Balancer "+b.Name, "has no backend")
+		w.addHop(f, Hop{
+			About:  about,
+			Row:    "Load_Balancer " + b.Name,
+			Places: atAddress(v.Address.String(), "load balancer"),
+		}, "has no backend")
 		if b.Options["reject"] == "true" {
 			return netip.AddrPort{}, w.rejectPacket(NoEndpoints, reason, about), true
 		}
@@ -96,6 +118,15 @@ func (w *traceRun) recirculateForHash(b *logical.LoadBalancer, f *packet) {
 	if len(b.Fields) == 0 {
 		w.recirculate(f)
 	}
+}
+
+// atLoadBalancer is a VIP of a load balancer, with the backend that it chose.
+func (w *traceRun) atLoadBalancer(b *logical.LoadBalancer, v logical.VIP, to netip.AddrPort, where string) []Place {
+	action := fmt.Sprintf("load balancer%s, DNAT to %s", where, to)
+	if n := len(w.liveBackends(b, v)); n > 1 {
+		action += fmt.Sprintf(", one of %d", n)
+	}
+	return atAddress(v.Address.String(), "%s", action)
 }
 
 // isBackendAlive reports whether the health check of a backend does not report it offline.

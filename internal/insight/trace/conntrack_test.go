@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/sallyport/sallyport/internal/model/match"
@@ -68,5 +69,25 @@ func TestChoices(t *testing.T) {
 	}
 	if len(got) != 6 || got[0] != [2]int{0, 0} || got[5] != [2]int{1, 2} {
 		t.Errorf("chose %v", got)
+	}
+}
+
+// The second packet of a connection is translated by the connection, and shows its load balancer like the first.
+func TestRetransmissionShowsItsBackend(t *testing.T) {
+	w := &traceRun{
+		topology: newTopology(shopSurvey()), choices: &choices{indexByRow: map[string]int{}},
+		query: queryFromClient("203.0.113.10", webBalancer().VIPs[0].Address.String()),
+	}
+	first, step, wrong := w.buildFirstPacket()
+	if wrong != nil {
+		t.Fatal(wrong.Reason)
+	}
+	for range 2 {
+		w.hops = nil
+		w.followPacket(step)
+		if !slices.ContainsFunc(w.hops, func(h Hop) bool { return h.Row == "Load_Balancer "+webBalancer().Name }) {
+			t.Errorf("no load balancer in %+v", w.hops)
+		}
+		step = w.resendPacket(first)
 	}
 }

@@ -20,45 +20,62 @@ type addressOwner struct {
 }
 
 // findAddressOwners returns the ports of a switch that answer for an address.
-func (f *topology) findAddressOwners(on *logicalSwitch, a netip.Addr) (out []addressOwner) {
-	for _, at := range on.ports {
+func (s *logicalSwitch) findAddressOwners(a netip.Addr) []addressOwner {
+	if s.addressOwners == nil {
+		s.addressOwners = map[netip.Addr][]addressOwner{}
+		for _, at := range s.ports {
+			s.indexAddresses(at)
+		}
+	}
+	return s.addressOwners[a]
+}
+
+// indexAddresses adds the addresses that a port of the switch answers for.
+func (s *logicalSwitch) indexAddresses(at *switchPort) {
+	owners := map[netip.Addr]addressOwner{}
+	switch {
+	case at.Disabled:
+	case at.routerPort == nil:
+		for _, a := range at.Addresses {
+			owners[a] = addressOwner{at, at.mac, at.Chassis}
+		}
+	case !at.routerPort.Disabled && !at.routerPort.router.Disabled:
+		owners = at.routerPort.answeredAddresses(at)
+	}
+	for a, o := range owners {
+		s.addressOwners[a] = append(s.addressOwners[a], o)
+	}
+}
+
+// answeredAddresses returns the addresses that a router port answers for: its own, those of NAT entries, and VIPs of
+// load balancers. For distributed NAT entries the chassis of the pod answers.
+func (p *routerPort) answeredAddresses(at *switchPort) map[netip.Addr]addressOwner {
+	out := map[netip.Addr]addressOwner{}
+	for _, b := range p.router.Balancers {
+		for _, v := range b.VIPs {
+			out[v.Address.Addr()] = addressOwner{at, p.mac, p.Holder}
+		}
+	}
+	for _, n := range p.Networks {
+		out[n.Addr()] = addressOwner{at, p.mac, p.Holder}
+	}
+	for _, t := range slices.Backward(p.router.natEntries) { // the first distributed entry of an address wins
 		switch {
-		case at.Disabled:
-		case at.routerPort == nil && slices.Contains(at.Addresses, a):
-			out = append(out, addressOwner{at, at.mac, at.Chassis})
-		case at.routerPort != nil && !at.routerPort.Disabled && !at.routerPort.router.Disabled:
-			if mac, chassis, answers := at.routerPort.answersARPFor(a); answers {
-				out = append(out, addressOwner{at, mac, chassis})
-			}
+		case t.gatewayPort != p:
+		case t.externalMAC != 0:
+			out[t.External] = addressOwner{at, t.externalMAC, t.distributedVIF.Chassis}
+		case out[t.External].switchPort == nil:
+			out[t.External] = addressOwner{at, p.mac, p.Holder}
 		}
 	}
 	return out
 }
 
-// answersARPFor reports whether a router port answers for an address: its own, that of a NAT entry, or a VIP of a load
-// balancer. It also returns the MAC address and the chassis.
-func (p *routerPort) answersARPFor(a netip.Addr) (match.MAC, string, bool) {
-	for _, t := range p.router.natEntries {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
-			t.External == a {
-			return mac, t.distributedVIF.Chassis, true
-		}
-	}
-	translated := slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
-		return t.gatewayPort == p && t.External == a
-	})
-	return p.mac, p.Holder, p.hasAddress(a) || translated || p.router.hasVIP(a)
-}
-
 // externalSwitchFor returns the switch of the external network that contains an address, or nil.
 func (f *topology) externalSwitchFor(a netip.Addr) (out *logicalSwitch) {
-	for _, name := range sortedKeys(f.switches) {
-		s := f.switches[name]
-		if s.localnetPort == nil {
-			continue
-		}
+	for _, s := range f.externalSwitches {
 		if _, in := s.prefixContaining(a); in &&
-			(out == nil || len(f.findAddressOwners(s, a)) > 0 && len(f.findAddressOwners(out, a)) == 0) {
+			(out == nil || len(s.findAddressOwners(a)) > 0 && len(out.findAddressOwners(a)) == 0) {
 			out = s
 		}
 	}
@@ -78,7 +95,11 @@ func (w *traceRun) enterFromOutside(f packet) transition {
 		return w.dropOutOfState(to, f)
 	}
 	f.chassis = ""
-	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "%s", how)
+	w.addHop(f, Hop{
+		About:  w.networkRef(to),
+		Row:    "Logical_Switch " + to.Name,
+		Places: []Place{w.atOutside(f.Source), w.atNetwork(to)},
+	}, "%s", how)
 	return w.deliverOnNetwork(to, f)
 }
 
@@ -96,7 +117,7 @@ func (w *traceRun) dropNotExternal(a netip.Addr) transition {
 // deliverOnNetwork delivers a packet from the physical network to the owner of its destination address.
 func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 	w.notePassed(w.networkRef(on), subnetRef(on.Name))
-	owners := w.findAddressOwners(on, f.Destination)
+	owners := on.findAddressOwners(f.Destination)
 	if len(owners) == 0 {
 		return w.dropUnowned(on, f)
 	}
@@ -110,8 +131,12 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 			return wrong
 		}
 		f.chassis = o.chassis
-		w.addHop(f, clusterstate.NodeRef(w.nodeOfChassis(o.chassis)), "Logical_Router_Port "+p.Name,
-			"holds the gateway of %s", w.routerOwnerRef(p.router.Name))
+		node := w.nodeOfChassis(o.chassis)
+		w.addHop(f, Hop{
+			About:  clusterstate.NodeRef(node),
+			Row:    "Logical_Router_Port " + p.Name,
+			Places: []Place{atNode(node, "holds the router's port")},
+		}, "holds the gateway of %s", w.routerOwnerRef(p.router.Name))
 	}
 	if wrong, off := w.checkBridgeMapping(on, o.chassis); off {
 		return wrong
@@ -170,7 +195,8 @@ func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
 		return w.dropPacket(WrongGateway, fmt.Sprintf("it leaves through %s to %s, but the gateway there is %s",
 			w.networkName(on), f.nextHop, gateway), w.networkRef(on))
 	}
-	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to the on-link host")
+	w.addHop(f, Hop{About: w.networkRef(on), Row: "Logical_Switch " + on.Name, Places: w.atExit(on, f)},
+		"leaves, to the on-link host")
 	return w.arriveOutside(on, f)
 }
 
@@ -209,7 +235,8 @@ func (s *logicalSwitch) isGateway(a netip.Addr) bool {
 // is not in its network, and packets of connections whose start it has not seen.
 func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	node := w.nodeOfChassis(f.chassis)
-	w.addHop(f, w.networkRef(on), "Logical_Switch "+on.Name, "leaves, to its gateway %s", f.nextHop)
+	w.addHop(f, Hop{About: w.networkRef(on), Row: "Logical_Switch " + on.Name, Places: w.atExit(on, f)},
+		"leaves, to its gateway %s", f.nextHop)
 	if wrong, silent := w.checkGatewaySilent(on, f); silent {
 		return wrong
 	}
@@ -231,12 +258,13 @@ func (w *traceRun) forwardByGateway(on *logicalSwitch, f packet) transition {
 	if to != on && !w.passesGateway(to, &f) {
 		return w.dropOutOfState(to, f)
 	}
-	if len(w.findAddressOwners(to, f.Destination)) == 0 {
+	if len(to.findAddressOwners(f.Destination)) == 0 {
 		return w.arriveOutside(to, f)
 	}
 	f.clearConntrack()
 	f.Mark, f.TTL, f.chassis, f.recirculations = 0, f.TTL-1, "", 0
-	w.addHop(f, w.networkRef(to), "Logical_Switch "+to.Name, "enters from its gateway")
+	w.addHop(f, Hop{About: w.networkRef(to), Row: "Logical_Switch " + to.Name, Places: []Place{w.atNetwork(to)}},
+		"enters from its gateway")
 	return w.deliverOnNetwork(to, f)
 }
 

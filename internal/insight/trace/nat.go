@@ -22,8 +22,11 @@ func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 		}
 		p.lookupConntrack("snat "+p.Name, &p.pkt, true)
 		if p.pkt.Established && p.pkt.Destination != t.External {
-			p.addHop(p.pkt, p.natOwnerRef(t), p.formatNATRow(t), "translates the reply's destination %s back to %s",
-				t.External, p.pkt.Destination)
+			p.addHop(p.pkt, Hop{
+				About:  p.natOwnerRef(t),
+				Row:    p.formatNATRow(t),
+				Places: atRouter(p.Name, "back to %s", p.pkt.Destination),
+			}, "translates the reply's destination %s back to %s", t.External, p.pkt.Destination)
 		}
 		return continuePipeline()
 	}
@@ -33,7 +36,9 @@ func (p *routerPipeline) lrInUnSNAT() (transition, bool) {
 // lrInDNAT translates destinations: to a backend of a load balancer, or to the logical address of a NAT entry.
 func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	if p.hasVIP(p.pkt.Destination) {
+		before := p.pkt.tuple().destination
 		p.lookupConntrack("dnat "+p.Name, &p.pkt, true)
+		p.noteKnownBackend(before)
 	}
 	t := p.applicableNAT(true)
 	if t == nil || t.Match == "" {
@@ -48,8 +53,11 @@ func (p *routerPipeline) lrInDNAT() (transition, bool) {
 	as := p.pkt.tuple()
 	as.destination = netip.AddrPortFrom(t.Logical.Addr(), as.destination.Port())
 	p.applyNATEntry(*t, "dnat", as)
-	p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "translates destination %s to %s", before,
-		p.describePod(p.pkt.Destination, p.internalSwitches()))
+	p.addHop(p.pkt, Hop{
+		About:  p.natOwnerRef(*t),
+		Row:    p.formatNATRow(*t),
+		Places: atAddress(before.String(), "DNAT to %s", p.pkt.Destination),
+	}, "translates destination %s to %s", before, p.describePod(p.pkt.Destination, p.internalSwitches()))
 	return continuePipeline()
 }
 
@@ -138,8 +146,11 @@ func (p *routerPipeline) lrOutUnDNAT() (transition, bool) {
 	if t != nil && t.External == after.Addr() {
 		about, row = p.natOwnerRef(*t), p.formatNATRow(*t)
 	}
-	p.addHop(p.pkt, about, row, "translates the reply's source back to %s (was %s)", after.Addr(),
-		before.Addr())
+	p.addHop(p.pkt, Hop{
+		About:  about,
+		Row:    row,
+		Places: atRouter(p.Name, "from %s again%s", after.Addr(), p.formatGateway()),
+	}, "translates the reply's source back to %s (was %s)", after.Addr(), before.Addr())
 	return continuePipeline()
 }
 
@@ -169,10 +180,21 @@ func (p *routerPipeline) lrOutSNAT() (transition, bool) {
 		before, as := p.pkt.Source, p.pkt.tuple()
 		as.source = netip.AddrPortFrom(t.External, as.source.Port())
 		p.applyNATEntry(*t, "snat", as)
-		p.addHop(p.pkt, p.natOwnerRef(*t), p.formatNATRow(*t), "translates the source to %s (was %s)", p.pkt.Source,
-			before)
+		p.addHop(p.pkt, Hop{
+			About:  p.natOwnerRef(*t),
+			Row:    p.formatNATRow(*t),
+			Places: atRouter(p.Name, "SNAT to %s%s", p.pkt.Source, p.formatGateway()),
+		}, "translates the source to %s (was %s)", p.pkt.Source, before)
 	}
 	return continuePipeline()
+}
+
+// formatGateway names the next hop if it is the gateway of an external network.
+func (p *routerPipeline) formatGateway() string {
+	if p.outport.switchPort == nil || !p.outport.switchPort.onSwitch.isGateway(p.pkt.nextHop) {
+		return ""
+	}
+	return ", to gateway " + p.pkt.nextHop.String()
 }
 
 // returnSNAT returns the SNAT entry whose logical prefix contains the packet's destination, or nil. Connections to such

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -36,26 +37,39 @@ func (t *Tracer) traceViaNodes(q Query) (out []Path) {
 	}); i >= 0 {
 		return out[i : i+1] // the node that has the address
 	}
+	if len(out) == 0 {
+		return t.traceViaAnyNode(q)
+	}
 	return out
 }
 
 // traceViaNode traces a packet that arrives at one node.
 func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clusterstate.Network, own bool) Path {
 	out := Path{PassedRefs: []state.Ref{n.Ref}, Server: q.Server, SeenSource: q.Client.Addr()}
-	hop := func(about state.Ref, format string, args ...any) {
-		out.RequestHops = append(out.RequestHops, Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name})
+	hop := func(about state.Ref, at []Place, format string, args ...any) {
+		out.RequestHops = append(out.RequestHops,
+			Hop{About: about, Text: fmt.Sprintf(format, args...), Node: n.Name, Places: at})
 		out.PassedRefs = append(out.PassedRefs, about)
 	}
+	at := []Place{{Kind: AtClient, Label: "client " + q.Client.Addr().String()}}
 	if own {
-		hop(n.Ref, "has the address itself")
+		hop(n.Ref, nil, "has the address itself")
 	}
 	if network != nil {
 		out.Network = network.Name
-		hop(network.Ref, "enters through an interface of node %s", n.Name)
+		at = append(at, Place{Kind: AtNetwork, Ref: network.Ref, Label: network.Name})
+		hop(network.Ref, nil, "enters through an interface of node %s", n.Name)
 	}
 	service, wrong := t.findNodeService(q, own)
 	if service != nil {
-		hop(service.Ref, "kube-proxy on node %s forwards it to an endpoint", n.Name)
+		hop(service.Ref, nil, "kube-proxy on node %s forwards it to an endpoint", n.Name)
+		at = append(at, atNode(n.Name, t.describeKubeProxy(service, q, n.Name)))
+		at = append(at, t.atEndpoint(service, q, n.Name)...)
+	} else {
+		at = append(at, atNode(n.Name, ""))
+	}
+	if len(out.RequestHops) > 0 {
+		out.RequestHops[len(out.RequestHops)-1].Places = at
 	}
 	switch {
 	case wrong != nil:
@@ -67,6 +81,53 @@ func (t *Tracer) traceViaNode(q Query, n *clusterstate.Node, network *clustersta
 		t.traceNodeReply(&out, q, n, network)
 	}
 	return out
+}
+
+// describeKubeProxy says what kube-proxy does with the client's address.
+func (t *Tracer) describeKubeProxy(s *clusterstate.Service, q Query, node string) string {
+	if s.Local {
+		return q.Server.String() + ", kube-proxy keeps the client's address"
+	}
+	address, such := "address", " "
+	if node == "" && len(t.survey.Cluster.Nodes) > 0 {
+		node, such = t.survey.Cluster.Nodes[0].Name, ", such as "
+	}
+	if at := t.switchPorts[kubeovn.NodePort(node)]; at != nil && len(at.Addresses) > 0 {
+		address += such + at.Addresses[0].String()
+	}
+	return q.Server.String() + ", kube-proxy, SNAT to the node's own " + address + ": the client's is lost"
+}
+
+// traceViaAnyNode traces a packet to an external IP of a Service if it is not known which node has the address.
+func (t *Tracer) traceViaAnyNode(q Query) []Path {
+	service, wrong := t.findNodeService(q, false)
+	if q.Pod != "" || service == nil || wrong != nil {
+		return nil
+	}
+	at := []Place{
+		{Kind: AtClient, Label: "client " + q.Client.Addr().String()},
+		{Kind: AtNode, Label: "any node", Action: t.describeKubeProxy(service, q, "")},
+	}
+	return []Path{{
+		RequestHops: []Hop{{
+			About: service.Ref, Text: "kube-proxy on a node forwards it to an endpoint",
+			Places: append(at, t.atEndpoint(service, q, "")...),
+		}},
+		Verdict: Unknown, Code: CantTell, About: []state.Ref{service.Ref}, Server: q.Server, SeenSource: q.Client.Addr(),
+		Reason: fmt.Sprintf("%s is an external IP of %s, but no node is known to have it", q.Server.Addr(), service.Ref),
+	}}
+}
+
+// atEndpoint is the endpoint that kube-proxy on a node sends a packet to.
+func (t *Tracer) atEndpoint(s *clusterstate.Service, q Query, node string) []Place {
+	for _, p := range s.Ports {
+		for _, e := range s.Endpoints {
+			if p.Port == int(q.Server.Port()) && e.Port == p.Name && (e.Ready || e.Serving) && (!s.Local || node == "" || e.Node == node) {
+				return atPod(clusterstate.PodRef(s.Namespace, e.Pod), e.Address.String(), e.Node)
+			}
+		}
+	}
+	return nil
 }
 
 // findNodeService returns the Service that serves the address and port on nodes, or the Path of a packet that nothing
@@ -234,7 +295,11 @@ func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, 
 		does = fmt.Sprintf("forwards it and translates its source to an address of the node (natOutgoing of %s)",
 			subnet.Ref)
 	}
-	w.addHop(end.packet, node, "Logical_Switch_Port "+end.switchPort.Name, "%s", does)
+	w.addHop(end.packet, Hop{
+		About:  node,
+		Row:    "Logical_Switch_Port " + end.switchPort.Name,
+		Places: []Place{atNode(node.Name, does)},
+	}, "%s", does)
 	out.RequestHops, out.SeenSource, out.Server = w.hops, netip.Addr{}, netip.AddrPort{}
 	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
 	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it next is not in OVN's rows",

@@ -37,10 +37,8 @@ func protocolName(number uint8) string {
 
 // routerOwnerRef returns the Project of a router, or else its Vpc.
 func (f *topology) routerOwnerRef(router string) state.Ref {
-	for _, p := range f.survey.Cluster.Projects {
-		if p.Shard == router {
-			return p.Ref
-		}
+	if p, known := f.projectsByShard[router]; known {
+		return p
 	}
 	return state.Ref{Kind: string(intent.Vpc), Name: router}
 }
@@ -79,9 +77,9 @@ func (f *topology) switchPortRef(at *switchPort) state.Ref {
 // podRefAtPort returns the pod at a switch port. Kube-OVN names ports POD.NAMESPACE, and those of further interfaces
 // POD.NAMESPACE.PROVIDER.
 func (f *topology) podRefAtPort(at *switchPort) state.Ref {
-	for _, p := range f.survey.Cluster.Pods {
-		if kubeovn.IsPodPort(at.Name, p.Name, p.Namespace) {
-			return p.Ref
+	for name := at.Name; name != ""; name = name[:max(0, strings.LastIndexByte(name, '.'))] {
+		if p, known := f.podsByPort[name]; known {
+			return p
 		}
 	}
 	return state.Ref{}
@@ -99,16 +97,6 @@ func (f *topology) describePod(a netip.Addr, on []*logicalSwitch) string {
 	return a.String()
 }
 
-// podsWithAddress returns the pods with an address. Projects may use the same addresses.
-func (f *topology) podsWithAddress(a netip.Addr) (out []state.Ref) {
-	for _, p := range f.survey.Cluster.Pods {
-		if !p.HostNetwork && slices.Contains(p.Addresses, a) {
-			out = append(out, p.Ref)
-		}
-	}
-	return out
-}
-
 // internalSwitches returns the switches of a router that are not external networks.
 func (r *logicalRouter) internalSwitches() (out []*logicalSwitch) {
 	for _, p := range r.ports {
@@ -124,31 +112,6 @@ func (s *logicalSwitch) siblingSwitches() (out []*logicalSwitch) {
 	for _, at := range s.ports {
 		if at.routerPort != nil {
 			out = append(out, at.routerPort.router.internalSwitches()...)
-		}
-	}
-	return out
-}
-
-// addressRefs returns the API objects that have an external address.
-func (f *topology) addressRefs(a netip.Addr) (out []state.Ref) {
-	for _, o := range f.survey.Cluster.FIps {
-		if o.External == a {
-			out = append(out, o.Ref)
-		}
-	}
-	for _, o := range f.survey.Cluster.Services {
-		if slices.Contains(o.Ingress, a) || slices.Contains(o.ExternalIPs, a) {
-			out = append(out, o.Ref)
-		}
-	}
-	for _, o := range f.survey.Cluster.EIps {
-		if o.Address == a {
-			out = append(out, o.Ref)
-		}
-	}
-	for _, o := range f.survey.Cluster.EgressIPs {
-		if slices.Contains(o.Addresses, a.String()) {
-			out = append(out, o.Ref)
 		}
 	}
 	return out
@@ -181,10 +144,8 @@ func (f *topology) formatNATRow(t natEntry) string {
 
 // vipOwnerRef returns the Service of a VIP. Kube-OVN has one load balancer for all cluster IPs of a VPC.
 func (f *topology) vipOwnerRef(b *logical.LoadBalancer, at netip.AddrPort) state.Ref {
-	for _, s := range f.survey.Cluster.Services {
-		if s.ClusterIP == at.Addr() {
-			return s.Ref
-		}
+	if s, known := f.servicesByClusterIP[at.Addr()]; known {
+		return s
 	}
 	if owner := b.VIPOwner(at); owner != (state.Ref{}) {
 		return owner

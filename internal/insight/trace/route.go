@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/match"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -128,7 +129,8 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 		about, text, foreign := p.describePolicy(p.logicalRouter, rule)
 		switch rule.Action {
 		case "drop":
-			p.addHop(p.pkt, about, row, "%s", text)
+			p.addHop(p.pkt, Hop{About: about, Row: row, Places: atRouter(p.Name, "policy %d", rule.Priority)},
+				"%s", text)
 			code, reason := PolicyDrops,
 				fmt.Sprintf("%s (policy %d of router %s: %s)", text, rule.Priority, p.Name, rule.Match)
 			if foreign {
@@ -141,7 +143,7 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 				to = hops[p.chooseIndex(row+" "+rule.Match, len(hops))]
 			}
 			p.setNextHop(to, p.outportFor(to))
-			p.addHop(p.pkt, about, row, "%s", text)
+			p.addHop(p.pkt, Hop{About: about, Row: row, Places: p.atPolicy(rule, about)}, "%s", text)
 		case "allow":
 		default:
 			p.addCaveat("%s has action %s, which trace does not support", row, rule.Action)
@@ -150,6 +152,19 @@ func (p *routerPipeline) lrInPolicy() (transition, bool) {
 		return continuePipeline()
 	}
 	return continuePipeline()
+}
+
+// atPolicy is the router, or the return port that a policy of the return path leads a reply to. Of a policy that sends
+// a packet to another router, the router is named.
+func (p *routerPipeline) atPolicy(rule logical.RouterPolicy, about state.Ref) []Place {
+	switch peer := p.outport.peer; {
+	case about.Kind == returnPath && rule.Priority == ownership.ReturnReply:
+		return atReturnPort(about.Name, "")
+	case peer != nil && peer.router != p.logicalRouter:
+		return atRouter(p.Name, "to router %s", peer.router.Name)
+	default:
+		return atRouter(p.Name, "") // NAT names the gateway
+	}
 }
 
 // noteForeignPolicy records a policy of unknown origin that reroutes the packet.
@@ -247,8 +262,8 @@ func (p *routerPipeline) dropUnansweredPing(about []state.Ref) transition {
 func (p *routerPipeline) knownNeighbourMAC() (match.MAC, bool) {
 	for _, t := range p.natEntries {
 		if t.gatewayPort == p.outport && t.External == p.pkt.nextHop {
-			if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil {
-				return mac, true
+			if t.externalMAC != 0 {
+				return t.externalMAC, true
 			}
 			return p.outport.mac, true
 		}
@@ -269,12 +284,7 @@ func (p *routerPipeline) knownNeighbourMAC() (match.MAC, bool) {
 
 // staticMACBinding returns the MAC address of the next hop from a Static_MAC_Binding.
 func (p *routerPipeline) staticMACBinding() (match.MAC, bool) {
-	for _, n := range p.survey.Logical.Static {
-		if n.Port == p.outport.Name && n.Address == p.pkt.nextHop {
-			return match.ParseMAC(n.MAC)
-		}
-	}
-	return 0, false
+	return match.ParseMAC(p.staticMACs[portAddress{p.outport.Name, p.pkt.nextHop}])
 }
 
 // resolveByARP resolves the next hop on the switch of the egress port.
@@ -285,13 +295,13 @@ func (p *routerPipeline) resolveByARP() (transition, bool) {
 			p.pkt.nextHop, p.outport.Name, p.Name), p.ownerRef()))
 	}
 	on := p.outport.switchPort.onSwitch
-	for _, o := range p.findAddressOwners(on, p.pkt.nextHop) {
+	for _, o := range on.findAddressOwners(p.pkt.nextHop) {
 		if o.switchPort != p.outport.switchPort { // not the router itself: it does not receive its own request
 			p.pkt.EthDestination = o.mac
 			return continuePipeline()
 		}
 	}
-	if on.localnetPort == nil || len(p.findAddressOwners(on, p.pkt.nextHop)) > 0 {
+	if on.localnetPort == nil || len(on.findAddressOwners(p.pkt.nextHop)) > 0 {
 		return endPipeline(p.dropUnresolved(on))
 	}
 	p.pkt.EthDestination = externalMAC
@@ -322,7 +332,7 @@ func (p *routerPipeline) lrInGwRedirect() (transition, bool) {
 		return !balanced && t.distributedVIF != nil && t.gatewayPort == p.outport && t.Logical.Contains(p.pkt.Source) &&
 			t.isResidentOn(p.pkt.chassis)
 	}); i >= 0 {
-		p.pkt.EthSource, _ = match.ParseMAC(p.natEntries[i].ExternalMAC)
+		p.pkt.EthSource = p.natEntries[i].externalMAC
 		return continuePipeline()
 	}
 	if wrong, bad := p.checkGatewayChassis(p.outport); bad {
@@ -347,7 +357,7 @@ func (w *traceRun) checkGatewayChassis(p *routerPort) (transition, bool) {
 		where += " on " + p.switchPort.onSwitch.Name
 	}
 	if p.Holder == "" {
-		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.Name)), true
+		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.router.Name)), true
 	}
 	return w.checkNodeReady(p.Holder, "holds gateway "+where)
 }

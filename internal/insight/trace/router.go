@@ -63,9 +63,8 @@ func (p *routerPipeline) lrInAdmission() (transition, bool) {
 // distributed NAT entry.
 func (p *routerPipeline) isAdmitted() bool {
 	return p.inport.isResidentOn(p.pkt.chassis) || slices.ContainsFunc(p.natEntries, func(t natEntry) bool {
-		mac, _ := match.ParseMAC(t.ExternalMAC)
 		return t.distributedVIF != nil && t.gatewayPort == p.inport && t.isResidentOn(p.pkt.chassis) &&
-			mac == p.pkt.EthDestination
+			t.externalMAC == p.pkt.EthDestination
 	})
 }
 
@@ -132,8 +131,11 @@ func (p *routerPipeline) lrOutEgrLoop() (transition, bool) {
 			f := p.pkt
 			f.egressLooped = true
 			f.EthSource, f.EthDestination = f.EthDestination, f.EthSource
-			p.addHop(f, p.ownerRef(), "Logical_Router "+p.Name,
-				"is for an address of the router itself, which processes it again")
+			p.addHop(f, Hop{
+				About:  p.ownerRef(),
+				Row:    "Logical_Router " + p.Name,
+				Places: atRouter(p.Name, "an address of its own"),
+			}, "is for an address of the router itself, which processes it again")
 			return endPipeline(transition{toRouter: p.outport, packet: f})
 		}
 	}
@@ -146,8 +148,11 @@ func (p *routerPipeline) lrOutDelivery() transition {
 	f.clearConntrack()
 	f.egressLooped = false
 	if owner := p.outport.IDs.Owner(); owner.Kind == returnPath && p.inport.isGatewayPort() {
-		p.addHop(f, owner, "Logical_Router_Port "+p.outport.Name,
-			"takes the return port of network %s, so that its replies are recognized", owner.Name)
+		p.addHop(f, Hop{
+			About:  owner,
+			Row:    "Logical_Router_Port " + p.outport.Name,
+			Places: atReturnPort(owner.Name, "so that replies are recognized"),
+		}, "takes the return port of network %s, so that its replies are recognized", owner.Name)
 	}
 	p.endStep(p.outport.Name)
 	switch {

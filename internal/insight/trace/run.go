@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
@@ -109,29 +110,37 @@ func (w *traceRun) notePassed(refs ...state.Ref) {
 	}
 }
 
-func (w *traceRun) addHop(f packet, about state.Ref, row, format string, args ...any) {
-	w.notePassed(about, clusterstate.NodeRef(w.nodeOfChassis(f.chassis)))
+// addHop adds a hop with its text, node and packet. A place without a reference of its own is that of the hop's object.
+func (w *traceRun) addHop(f packet, h Hop, format string, args ...any) {
+	w.notePassed(h.About, clusterstate.NodeRef(w.nodeOfChassis(f.chassis)))
 	if w.silent {
 		return
 	}
-	w.hops = append(w.hops, Hop{
-		About:  about,
-		Text:   fmt.Sprintf(format, args...),
-		Node:   w.nodeOfChassis(f.chassis),
-		Row:    row,
-		Packet: f.formatTuple(w.query),
-	})
+	for i, at := range h.Places {
+		if at.Ref == (state.Ref{}) && at.Kind != AtClient && h.About.Kind != returnPath {
+			h.Places[i].Ref = h.About
+		}
+	}
+	h.Text, h.Node, h.Packet = fmt.Sprintf(format, args...), w.nodeOfChassis(f.chassis), f.formatTuple(w.query)
+	w.hops = append(w.hops, h)
 }
 
 // formatTuple formats the packet for people.
 func (f packet) formatTuple(q Query) string {
-	end := func(t string, port uint16) string {
-		if f.Protocol == match.ICMP || f.Protocol == match.ICMPv6 || port == defaultClientPort && q.Client.Port() == 0 {
-			return t
-		}
-		return fmt.Sprintf("%s:%d", t, port)
+	return f.formatSource(q) + " → " + f.formatDestination(q)
+}
+
+func (f packet) formatSource(q Query) string { return f.formatEndpoint(q, f.tuple().source) }
+
+func (f packet) formatDestination(q Query) string { return f.formatEndpoint(q, f.tuple().destination) }
+
+// formatEndpoint formats an address with its port, unless the port says nothing.
+func (f packet) formatEndpoint(q Query, end netip.AddrPort) string {
+	if f.Protocol == match.ICMP || f.Protocol == match.ICMPv6 ||
+		end.Port() == defaultClientPort && q.Client.Port() == 0 {
+		return end.Addr().String()
 	}
-	return end(f.Source.String(), f.SourcePort) + " → " + end(f.Destination.String(), f.DestinationPort)
+	return end.String()
 }
 
 // evaluateMatch reports whether a match holds for a packet. A match that cannot be evaluated becomes a caveat and does

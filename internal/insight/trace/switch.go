@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
@@ -148,10 +149,22 @@ func (c *switchPipeline) applyQoSMark(direction string) (transition, bool) {
 	if c.pkt.Mark = uint32(mark); mark != 0 { //nolint:gosec // OVN's schema allows 32 bits
 		q := c.QoS[best]
 		//nolint:gosec // OVN's schema allows 32 bits
-		c.addHop(c.pkt, c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)),
-			fmt.Sprintf("QoS %s %d", c.Name, q.Priority), "%s", c.describeMark(q, uint32(mark)))
+		c.addHop(c.pkt, Hop{
+			About:  c.rowOwnerRef(q.IDs, c.switchOwnerRef(c.logicalSwitch)),
+			Row:    fmt.Sprintf("QoS %s %d", c.Name, q.Priority),
+			Places: c.atMark(q),
+		}, "%s", c.describeMark(q, uint32(mark)))
 	}
 	return continuePipeline()
+}
+
+// atMark is the return port that a mark leads a reply to; nil: the mark is another one.
+func (c *switchPipeline) atMark(q logical.QoS) []Place {
+	owner := q.IDs.Owner()
+	if owner.Kind != returnPath {
+		return nil
+	}
+	return atReturnPort(owner.Name, "the connection's label leads its replies here")
 }
 
 // lsInLB translates a pod's new connection to a backend, on the pod's own node.
@@ -168,8 +181,11 @@ func (c *switchPipeline) lsInLB() (transition, bool) {
 			as.source = netip.AddrPortFrom(v.Address.Addr(), as.source.Port())
 		}
 		c.commitNAT("port "+c.inport.Name, &c.pkt, as)
-		c.addHop(c.pkt, c.vipOwnerRef(b, v.Address), "Load_Balancer "+b.Name, "%s",
-			c.describeBackend(b, v, to, c.siblingSwitches()))
+		c.addHop(c.pkt, Hop{
+			About:  c.vipOwnerRef(b, v.Address),
+			Row:    "Load_Balancer " + b.Name,
+			Places: c.atLoadBalancer(b, v, to, ""),
+		}, "%s", c.describeBackend(b, v, to, c.siblingSwitches()))
 	}
 	if c.pkt.Tracked && slices.Contains(c.inport.Addresses, c.pkt.Destination) { // the backend is the sender itself
 		c.pkt.EthSource, c.pkt.EthDestination, c.outport = c.pkt.EthDestination, c.pkt.EthSource, c.inport
@@ -192,19 +208,14 @@ func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 	if c.outport != nil {
 		return continuePipeline()
 	}
-	for _, at := range c.ports {
-		switch {
-		case at.routerPort != nil && c.isForRouterPort(at.routerPort):
+	if at := c.portWithMAC(c.pkt.EthDestination); at != nil {
+		if at.routerPort != nil {
 			if next, elsewhere := c.redirectOverWire(at.routerPort); elsewhere {
 				c.skipOVNTrace() // ovn-trace treats all nodes as one: for it, the frame has already arrived
 				return endPipeline(next)
 			}
-			c.outport = at
-		case at.routerPort == nil && at.mac != 0 && at.mac == c.pkt.EthDestination:
-			c.outport = at
-		default:
-			continue
 		}
+		c.outport = at
 		return continuePipeline()
 	}
 	if c.localnetPort != nil && c.inport != c.localnetPort {
@@ -215,13 +226,26 @@ func (c *switchPipeline) lsInL2Lkup() (transition, bool) {
 		c.pkt.EthDestination), c.switchOwnerRef(c.logicalSwitch)))
 }
 
-// isForRouterPort reports whether a frame is for a router port: for its own MAC address, or for that of a distributed
-// NAT entry.
-func (c *switchPipeline) isForRouterPort(p *routerPort) bool {
-	return p.mac == c.pkt.EthDestination || slices.ContainsFunc(p.router.natEntries, func(t natEntry) bool {
-		mac, ok := match.ParseMAC(t.ExternalMAC)
-		return ok && t.distributedVIF != nil && t.gatewayPort == p && mac == c.pkt.EthDestination
-	})
+// portWithMAC returns the first port of the switch that frames for a MAC address go to, or nil. Router ports have those
+// of distributed NAT entries too.
+func (s *logicalSwitch) portWithMAC(mac match.MAC) *switchPort {
+	if s.portsByMAC == nil {
+		s.portsByMAC = map[match.MAC]*switchPort{}
+		for _, at := range slices.Backward(s.ports) {
+			if at.routerPort == nil {
+				s.portsByMAC[at.mac] = at
+				continue
+			}
+			s.portsByMAC[at.routerPort.mac] = at
+			for _, t := range at.routerPort.router.natEntries {
+				if t.gatewayPort == at.routerPort {
+					s.portsByMAC[t.externalMAC] = at
+				}
+			}
+		}
+		delete(s.portsByMAC, 0)
+	}
+	return s.portsByMAC[mac]
 }
 
 // redirectOverWire sends a frame for a gateway port that another chassis holds there over the physical network.
@@ -231,8 +255,7 @@ func (c *switchPipeline) redirectOverWire(p *routerPort) (transition, bool) {
 	}
 	holder := p.Holder
 	for _, t := range p.router.natEntries {
-		if mac, ok := match.ParseMAC(t.ExternalMAC); ok && t.distributedVIF != nil && t.gatewayPort == p &&
-			mac == c.pkt.EthDestination {
+		if t.externalMAC != 0 && t.gatewayPort == p && t.externalMAC == c.pkt.EthDestination {
 			holder = t.distributedVIF.Chassis
 		}
 	}

@@ -23,7 +23,9 @@ type topology struct {
 	// networks of each chassis; empty if the chassis does not report them.
 	userspaceChassis map[string]bool
 	bridgeMappings   map[string][]string
+	externalSwitches []*logicalSwitch // by name
 	matchCache       map[string]parsedMatch
+	index
 }
 
 type logicalRouter struct {
@@ -46,6 +48,7 @@ type natEntry struct {
 	*logical.NAT
 	gatewayPort    *routerPort
 	distributedVIF *switchPort // distributed NAT: the port of the pod; nil: on the gateway's chassis
+	externalMAC    match.MAC   // of distributed NAT
 }
 
 type logicalSwitch struct {
@@ -56,6 +59,10 @@ type logicalSwitch struct {
 	hasRelatedACL bool // it has an ACL with action allow-related
 	subnet        *clusterstate.Subnet
 	network       *clusterstate.Network // nil: not an external network
+	// addressOwners are the ports that answer for each address, portsByMAC those that receive frames for each MAC
+	// address; nil: not asked for yet
+	addressOwners map[netip.Addr][]addressOwner
+	portsByMAC    map[match.MAC]*switchPort
 }
 
 type switchPort struct {
@@ -82,7 +89,7 @@ func newTopology(s *clusterstate.State) *topology {
 		survey: s, switches: map[string]*logicalSwitch{}, routerPorts: map[string]*routerPort{},
 		switchPorts: map[string]*switchPort{},
 		portGroups:  map[string]*logical.PortGroup{}, matchCache: map[string]parsedMatch{},
-		userspaceChassis: map[string]bool{}, bridgeMappings: map[string][]string{},
+		userspaceChassis: map[string]bool{}, bridgeMappings: map[string][]string{}, index: newIndex(s),
 	}
 	for _, c := range s.Logical.Chassis {
 		f.userspaceChassis[c.Name] = c.Options["datapath-type"] == "netdev"
@@ -107,19 +114,29 @@ func newTopology(s *clusterstate.State) *topology {
 	for i := range s.Logical.Groups {
 		f.addPortGroup(&s.Logical.Groups[i])
 	}
-	for i := range s.Cluster.Subnets {
-		if on := f.switches[s.Cluster.Subnets[i].Name]; on != nil {
-			on.subnet = &s.Cluster.Subnets[i]
+	f.linkNetworks(&s.Cluster)
+	return f
+}
+
+// linkNetworks finds the Subnet and the external network of each switch.
+func (f *topology) linkNetworks(c *clusterstate.Cluster) {
+	for i := range c.Subnets {
+		if on := f.switches[c.Subnets[i].Name]; on != nil {
+			on.subnet = &c.Subnets[i]
 		}
 	}
-	for i := range s.Cluster.Networks {
-		for _, name := range s.Cluster.Networks[i].Subnets {
+	for i := range c.Networks {
+		for _, name := range c.Networks[i].Subnets {
 			if on := f.switches[name]; on != nil {
-				on.network = &s.Cluster.Networks[i]
+				on.network = &c.Networks[i]
 			}
 		}
 	}
-	return f
+	for _, name := range sortedKeys(f.switches) {
+		if s := f.switches[name]; s.localnetPort != nil {
+			f.externalSwitches = append(f.externalSwitches, s)
+		}
+	}
 }
 
 func (f *topology) addRouter(row *logical.Router) {
@@ -190,7 +207,9 @@ func (f *topology) resolveNATs(r *logicalRouter) {
 			}
 		}
 		if t.Type == "dnat_and_snat" && t.ExternalMAC != "" && t.LogicalPort != "" {
-			t.distributedVIF = f.switchPorts[t.LogicalPort]
+			if t.distributedVIF = f.switchPorts[t.LogicalPort]; t.distributedVIF != nil {
+				t.externalMAC, _ = match.ParseMAC(t.ExternalMAC)
+			}
 		}
 		if t.gatewayPort != nil {
 			r.natEntries = append(r.natEntries, t)
@@ -291,8 +310,6 @@ func portNetworks(p *routerPort) []netip.Prefix {
 	}
 	return p.Networks
 }
-
-func (f *topology) nodeOfChassis(chassis string) string { return f.survey.NodeOfChassis(chassis) }
 
 // parseMatch parses a match, with a cache.
 func (f *topology) parseMatch(text string) parsedMatch {

@@ -81,19 +81,42 @@ type Hop struct {
 	// Row names the OVN row that causes it, in a form that can be looked up. Packet is the packet after it.
 	Row    string `json:"row,omitempty"`
 	Packet string `json:"packet,omitempty"`
+	// Broken is set if packets end here although they should not; see EndedHops.
+	Broken bool `json:"broken,omitempty"`
+	// Places are where it happens; see Path.Places.
+	Places []Place `json:"-"`
 }
 
 // Tracer answers queries about one survey.
-type Tracer struct{ *topology }
+type Tracer struct {
+	*topology
+	outsideHosts map[ipfamily.Family]netip.Addr // a host outside, for examples
+}
 
 // New returns a tracer for a survey.
-func New(s *clusterstate.State) *Tracer { return &Tracer{newTopology(s)} }
+func New(s *clusterstate.State) *Tracer {
+	t := &Tracer{topology: newTopology(s), outsideHosts: map[ipfamily.Family]netip.Addr{}}
+	for _, f := range ipfamily.Both {
+		t.outsideHosts[f] = t.findOutsideHost(f)
+	}
+	return t
+}
 
 // maxPaths is the maximum number of paths of a trace.
 const maxPaths = 256
 
 // defaultClientPort is used as the client's port if the query has none.
 const defaultClientPort = 50000
+
+// TraceFirst follows a packet along the first of the paths it may take.
+func (t *Tracer) TraceFirst(q Query) Path {
+	if t.externalSwitchFor(q.Server.Addr()) == nil {
+		if paths := t.traceViaNodes(q); len(paths) > 0 {
+			return paths[0]
+		}
+	}
+	return t.tracePath(q, &choices{indexByRow: map[string]int{}})
+}
 
 // Trace follows a packet along every path it may take.
 func (t *Tracer) Trace(q Query) Trace {
@@ -194,15 +217,12 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 
 // sendFromPod sends the packet of the query from its pod.
 func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
-	i := slices.IndexFunc(w.survey.Cluster.Pods, func(p clusterstate.Pod) bool {
-		return p.Namespace+"/"+p.Name == w.query.Pod
-	})
-	if i < 0 {
+	pod := w.podsByName[w.query.Pod]
+	if pod == nil {
 		return origin{}, transition{}, &Path{
 			Verdict: Unknown, Code: CantTell, Reason: "pod " + w.query.Pod + " does not exist",
 		}
 	}
-	pod := w.survey.Cluster.Pods[i]
 	at := w.switchPorts[kubeovn.PodPort(pod.Name, pod.Namespace)]
 	if at == nil || pod.HostNetwork {
 		reason := fmt.Sprintf("%s has no logical switch port in OVN", pod.Ref)
@@ -228,7 +248,12 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 }
 
 func (w *traceRun) noteSender(s origin) {
-	w.addHop(s.packet, w.switchPortRef(s.switchPort), "Logical_Switch_Port "+s.switchPort.Name, "sends it")
+	about, node := w.switchPortRef(s.switchPort), w.nodeOfChassis(s.packet.chassis)
+	w.addHop(s.packet, Hop{
+		About:  about,
+		Row:    "Logical_Switch_Port " + s.switchPort.Name,
+		Places: atPod(about, s.packet.formatSource(w.query), node),
+	}, "sends it")
 }
 
 // sendFromPort sends a packet from a port of a switch: to the owner of the destination address on that switch, or to
@@ -240,7 +265,7 @@ func (w *traceRun) sendFromPort(at *switchPort, f packet) transition {
 		hop = at.onSwitch.gatewayFor(f.Source)
 	}
 	f.chassis, f.EthSource = at.Chassis, at.mac
-	for _, o := range w.findAddressOwners(at.onSwitch, hop) {
+	for _, o := range at.onSwitch.findAddressOwners(hop) {
 		if o.switchPort != at {
 			f.EthDestination = o.mac
 			return transition{toSwitch: at, packet: f}
@@ -305,13 +330,22 @@ func (w *traceRun) noteArrival(end outcome, there *[]Hop) {
 	switch end.kind {
 	case outcomeDelivered:
 		about := w.switchPortRef(end.switchPort)
-		w.addHop(end.packet, about, "Logical_Switch_Port "+end.switchPort.Name, "receives it, from %s",
-			end.packet.Source)
+		w.addHop(end.packet, Hop{
+			About:  about,
+			Row:    "Logical_Switch_Port " + end.switchPort.Name,
+			Places: atPod(about, end.packet.formatDestination(w.query), w.nodeOfChassis(end.packet.chassis)),
+		}, "receives it, from %s", end.packet.Source)
 	case outcomeEchoed:
-		w.addHop(end.packet, end.About[0], "Logical_Router_Port "+end.Reason, "answers the ping itself")
+		w.addHop(end.packet, Hop{
+			About:  end.About[0],
+			Row:    "Logical_Router_Port " + end.Reason,
+			Places: atRouter(end.echoPort.router.Name, "answers the ping itself"),
+		}, "answers the ping itself")
 	case outcomeArrived:
-		w.addHop(end.packet, state.Ref{Kind: "Host", Name: end.packet.Destination.String()}, "", "receives it, from %s",
-			end.packet.Source)
+		w.addHop(end.packet, Hop{
+			About:  state.Ref{Kind: "Host", Name: end.packet.Destination.String()},
+			Places: []Place{w.atOutside(end.packet.Destination)},
+		}, "receives it, from %s", end.packet.Source)
 	}
 	*there = append(*there, w.hops...)
 	w.hops = nil
@@ -322,7 +356,12 @@ func (w *traceRun) startReply(end outcome) transition {
 	f := end.packet.replyPacket()
 	switch end.kind {
 	case outcomeDelivered:
-		w.addHop(f, w.switchPortRef(end.switchPort), "Logical_Switch_Port "+end.switchPort.Name, "answers")
+		about := w.switchPortRef(end.switchPort)
+		w.addHop(f, Hop{
+			About:  about,
+			Row:    "Logical_Switch_Port " + end.switchPort.Name,
+			Places: atPod(about, f.formatSource(w.query), w.nodeOfChassis(f.chassis)),
+		}, "answers")
 		return w.sendFromPort(end.switchPort, f)
 	case outcomeEchoed:
 		f.egressLooped = true // the router itself sends it

@@ -31,7 +31,7 @@ type viewModel struct {
 
 func newViewModel(s *clusterstate.State) *viewModel {
 	out := &viewModel{survey: s, findings: diagnosis.CheckCluster(s)}
-	out.graph = topology.BuildGraph(s, out.findings)
+	out.graph = topology.BuildGraph(s, out.findings).TraceConnections()
 	out.index = newSearchIndex(&s.Cluster, worstSeverityByRef(out.findings))
 	out.overviewDoc = newJSONDocument(newOverview(out.graph)).withGzipBody()
 	out.findingsDoc = newJSONDocument(out.findings).withGzipBody()

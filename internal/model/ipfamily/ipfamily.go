@@ -55,6 +55,17 @@ func (f Family) Everything() netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
+// OutsideHosts returns addresses that are reserved for documentation, as examples of hosts outside a cluster.
+func (f Family) OutsideHosts() []netip.Addr {
+	if f == V4 {
+		return []netip.Addr{
+			netip.AddrFrom4([4]byte{203, 0, 113, 1}), netip.AddrFrom4([4]byte{192, 0, 2, 1}),
+			netip.AddrFrom4([4]byte{198, 51, 100, 1}),
+		}
+	}
+	return []netip.Addr{netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("3fff::1")}
+}
+
 // FirstPrefix returns the first prefix of a family; invalid: there is none.
 func FirstPrefix(f Family, from []netip.Prefix) netip.Prefix {
 	for _, p := range from {

@@ -31,6 +31,10 @@ type explanation struct {
 	Works     bool
 	Addresses []string
 	Path      []struct {
+		Text, Node string
+		Broken     bool
+	}
+	Has []struct {
 		About  struct{ Kind, Name string }
 		Text   string
 		Broken bool
@@ -103,6 +107,25 @@ func (d *explainFixture) explain(t *testing.T, question string) (explanation, st
 	return out, text
 }
 
+// listNodes returns the nodes that packets pass, and those that hold a port. Nothing may be broken.
+func (e explanation) listNodes(t *testing.T, question string) (passed, held []string) {
+	t.Helper()
+	for _, h := range e.Path {
+		if passed = append(passed, h.Node); h.Broken {
+			t.Errorf("%s: %s", question, h.Text)
+		}
+	}
+	for _, p := range e.Has {
+		if p.About.Kind == "Node" {
+			held = append(held, p.About.Name)
+		}
+		if p.Broken {
+			t.Errorf("%s: %s", question, p.Text)
+		}
+	}
+	return passed, held
+}
+
 // gatewayNode returns the node that holds a port of a router, according to the southbound database.
 func (d *explainFixture) gatewayNode(t *testing.T, port string) string {
 	t.Helper()
@@ -138,21 +161,13 @@ func (d *explainFixture) checkHealthy(t *testing.T) {
 		{"project/desk", d.projectAddress, cloud, "NAT", "snat " + d.projectAddress + " 10.71.0.0/24"},
 	} {
 		got, text := d.explain(t, c.question)
-		var nodes []string
-		for _, s := range got.Path {
-			if s.About.Kind == "Node" {
-				nodes = append(nodes, s.About.Name)
-			}
-			if s.Broken {
-				t.Errorf("%s: %s", c.question, s.Text)
-			}
-		}
+		passed, held := got.listNodes(t, c.question)
 		row := slices.ContainsFunc(got.Rows, func(r struct{ Table, On, Text string }) bool {
 			return r.Table == c.table && strings.Contains(r.Text, c.row)
 		})
 		there := !slices.ContainsFunc(got.Made, func(m struct{ There bool }) bool { return !m.There })
-		if !got.Works || !slices.Equal(got.Addresses, []string{c.address}) || !slices.Contains(nodes, c.node) || !row ||
-			!there || len(got.Made) == 0 {
+		if !got.Works || !slices.Equal(got.Addresses, []string{c.address}) || !slices.Contains(passed, c.node) ||
+			!slices.Contains(held, c.node) || !row || !there || len(got.Made) == 0 {
 			t.Errorf("%s: want it well, with %s held by %s, and a %s %s:\n%s\n%+v", c.question, c.address, c.node,
 				c.table, c.row, text, got.Rows)
 		}
@@ -200,7 +215,7 @@ func (d *explainFixture) checkFaulty(t *testing.T) {
 			"error PodNotFound FIp " + d.Namespace + "/nobody: pod nobody does not exist", "Do: Create it",
 		},
 		"svc/lonely": {
-			"is in force, and has no endpoints", "✗ Service " + d.Namespace + "/lonely has no endpoints",
+			"is in force, and has no endpoints", "✗ Service " + d.Namespace + "/lonely: has no endpoint for port 80/tcp",
 			"error SelectorMatchesNothing Service " + d.Namespace + "/lonely", "Do: ",
 		},
 	} {
@@ -209,7 +224,7 @@ func (d *explainFixture) checkFaulty(t *testing.T) {
 	d.Stop(syscall.SIGTERM)
 	d.RunNbctl(t, "lr-nat-del", d.Namespace, "dnat_and_snat", d.fipAddress)
 	d.expectExplanation(t, d.fipAddress, "FIp "+d.Namespace+"/one is not in force: Programming",
-		"✗ router "+d.Namespace+" does not translate "+d.fipAddress,
+		"✗ FIp "+d.Namespace+"/one: has the address, but nothing in the cluster answers for "+d.fipAddress,
 		"missing: NAT "+d.Namespace+" [dnat_and_snat "+d.fipAddress+"]", "error RowMissing FIp "+d.Namespace+"/one: ",
 		"it still says Programmed=True", "Do: ")
 	d.Start(t)

@@ -1,13 +1,12 @@
 package clusterstatetest
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/logical"
-	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -40,28 +39,40 @@ func (b *builder) addManagementVPC() {
 		})
 	outer, nodes := b.allocateAddress("ext-cloud"), logical.Switch{Name: "join"}
 	for i, n := range c.Nodes {
+		port := kubeovn.NodePort(n.Name)
 		nodes.Ports = append(nodes.Ports, logical.SwitchPort{
-			Name: "node-" + n.Name, Addresses: []netip.Addr{nthAddress(join, 2+i)}, Up: true, Chassis: n.Chassis,
+			Name: port, Addresses: []netip.Addr{nthAddress(join, 2+i)}, Up: true, Chassis: n.Chassis,
+			MAC: intent.DeriveMAC(port),
 		})
 	}
 	b.Logical.Switches = append(b.Logical.Switches, nodes, logical.Switch{Name: kubeovn.ManagementSubnet})
-	b.Logical.Routers = append(b.Logical.Routers, logical.Router{
+	router := logical.Router{
 		Name: vpc,
 		Ports: []logical.RouterPort{
 			{
-				Name:     vpc + "-ext-cloud",
+				Name:     kubeovn.RouterPort(vpc, "ext-cloud"),
 				Networks: []netip.Prefix{netip.PrefixFrom(outer, 16)},
 				Chassis:  b.gatewayChassis(0),
 				Holder:   b.gatewayChassis(0)[0],
 			},
-			{Name: vpc + "-join", Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(join, 1), 22)}},
+			{
+				Name:     kubeovn.RouterPort(vpc, "join"),
+				Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(join, 1), 22)},
+			},
 			{
 				Name:     kubeovn.RouterPort(vpc, kubeovn.ManagementSubnet),
 				Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(pods, 1), 16)},
 			},
 		},
 		NATs: []logical.NAT{{Type: "snat", External: outer, Logical: pods}},
-	})
+		// packets to the outside leave through the first node; Kube-OVN has a policy for each node
+		Routes: []logical.StaticRoute{{Prefix: everything, NextHop: nthAddress(join, 2)}},
+	}
+	for i, subnet := range []string{"ext-cloud", "join", kubeovn.ManagementSubnet} {
+		router.Ports[i].MAC = intent.DeriveMAC(router.Ports[i].Name)
+		b.connectSwitch(subnet, router.Ports[i].Name)
+	}
+	b.Logical.Routers = append(b.Logical.Routers, router)
 	b.addGatewayProxies(nthAddress(pods, 250))
 }
 
@@ -76,7 +87,12 @@ func (b *builder) addGatewayProxies(at netip.Addr) {
 		Object:     newObject("GatewayClass", "", "eg"),
 		Controller: "gateway.envoyproxy.io/gatewayclass-controller",
 	})
-	c.Pods = append(c.Pods, b.newPod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at))
+	pod := b.newPod(proxyNamespace, "envoy-eg-0", kubeovn.ManagementSubnet, at)
+	c.Pods = append(c.Pods, pod)
+	port := kubeovn.PodPort(pod.Name, proxyNamespace)
+	b.addSwitchPort(kubeovn.ManagementSubnet, logical.SwitchPort{
+		Name: port, Addresses: pod.Addresses, Up: true, Chassis: b.chassisOfNode(pod.Node), MAC: intent.DeriveMAC(port),
+	})
 	s := clusterstate.Service{
 		Object: newObject("Service", proxyNamespace, proxyService), Shard: kubeovn.ManagementVpc, Type: "ClusterIP",
 		ClusterIP: netip.MustParseAddr("10.101.148.184"), ExternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.250")},
@@ -93,49 +109,10 @@ func (b *builder) addGatewayProxies(at netip.Addr) {
 		s.Endpoints = append(s.Endpoints, clusterstate.Endpoint{
 			//nolint:gosec // a generated port
 			Port: p.Name, Address: netip.AddrPortFrom(at, uint16(p.Port)), Ready: true, Serving: true,
-			Pod: "envoy-eg-0", Node: "node1",
+			Pod: pod.Name, Node: pod.Node,
 		})
 	}
 	c.Services = append(c.Services, s)
-}
-
-// addEgressIPs adds one EgressIP for each ten projects and one more, with two addresses each, distributed over the
-// eligible nodes. Of every fourth, one address has no node.
-func (b *builder) addEgressIPs(projects int) {
-	var holders []string
-	for _, n := range b.Cluster.Nodes {
-		if n.Assignable && n.Ready {
-			holders = append(holders, n.Name)
-		}
-	}
-	router := logical.Router{Name: ownership.EgressVpc}
-	for i := range 1 + projects/10 {
-		e := clusterstate.EgressIP{
-			Object:  newObject("EgressIP", "", fmt.Sprintf("egress-%d", i+1), healthyConditions()...),
-			Held:    map[string]string{},
-			Selects: 1 + i%4,
-		}
-		for j := range 2 {
-			a := b.allocateAddress("ext-public")
-			e.Addresses = append(e.Addresses, a.String())
-			if j == 1 && i%4 == 3 {
-				e.Conditions = failingConditions("Programmed", "UnassignedRequest", fmt.Sprintf("no node holds %s", a))
-				continue
-			}
-			node := (i + j) % len(holders)
-			e.Held[a.String()] = holders[node]
-			router.Ports = append(router.Ports, logical.RouterPort{
-				Name: ownership.EgressRouterPort(a), Networks: []netip.Prefix{netip.PrefixFrom(a, 16)},
-				Chassis: []string{b.chassisOfNode(holders[node])}, Holder: b.chassisOfNode(holders[node]),
-			})
-		}
-		b.Cluster.EgressIPs = append(b.Cluster.EgressIPs, e)
-		if i*10 < len(b.Cluster.Projects) {
-			b.Logical.Sets[ownership.EgressIPPodSet(b.Cluster.Projects[i*10].Shard, e.Name)] = []string{"10.0.0.10"}
-		}
-	}
-	b.Logical.Routers = append(b.Logical.Routers, router)
-	b.Cluster.Vpcs = append(b.Cluster.Vpcs, clusterstate.Vpc{Object: newObject("Vpc", "", ownership.EgressVpc), Ready: true})
 }
 
 func (b *builder) chassisOfNode(node string) string {

@@ -86,6 +86,7 @@ func (t *projectBuilder) attachNetwork(network string) netip.Addr {
 	if len(t.networks) > 0 {
 		t.router.Ports = append(t.router.Ports, logical.RouterPort{
 			Name:     ownership.ReturnRouterPort(t.ns, t.podSwitch.Name, network),
+			IDs:      t.ownerIDs("ReturnPath", t.ns, network),
 			Networks: []netip.Prefix{netip.PrefixFrom(nthAddress(t.prefix, 255-len(t.networks)), 23)},
 		})
 	}
@@ -281,24 +282,5 @@ func (t *projectBuilder) addVIPs(s clusterstate.Service, a netip.Addr, targets [
 		}
 		b.VIPs = append(b.VIPs, v)
 		b.IDs[ownership.RowVIPOwnerPrefix+v.Address.String()] = s.Namespace + "/" + s.Name
-	}
-}
-
-// addEgressPolicies adds the objects for egress through other networks.
-func (t *projectBuilder) addEgressPolicies() {
-	if t.index%7 == 2 {
-		a := t.attachNetwork("ext-partner")
-		t.Cluster.EgressRoutes = append(t.Cluster.EgressRoutes, clusterstate.EgressPolicy{
-			Object: newObject("EgressRoute", t.ns, "partners", healthyConditions()...), Shard: t.ns,
-			Network:      "ext-partner",
-			Destinations: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, Sources: []netip.Addr{a},
-		})
-	}
-	if t.index%13 == 5 {
-		t.Cluster.EgressServices = append(t.Cluster.EgressServices, clusterstate.EgressPolicy{
-			Object: newObject("EgressService", t.ns, "web", healthyConditions()...), Shard: t.ns,
-			Network: t.defaultNetwork,
-			Sources: []netip.Addr{t.Cluster.Services[len(t.Cluster.Services)-1].Ingress[0]},
-		})
 	}
 }

@@ -3,7 +3,6 @@ package clusterstatetest
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -24,11 +23,7 @@ func (t *projectBuilder) connectRouter() {
 		t.router.Ports[i].MAC = intent.DeriveMAC(t.router.Ports[i].Name)
 	}
 	for i, network := range t.networks {
-		for j := range t.Logical.Switches {
-			if s := &t.Logical.Switches[j]; s.Name == network {
-				s.Ports = append(s.Ports, routerSwitchPort(t.router.Ports[i].Name))
-			}
-		}
+		t.connectSwitch(network, t.router.Ports[i].Name)
 	}
 	for i := range t.podSwitch.Ports {
 		t.podSwitch.Ports[i].MAC = intent.DeriveMAC(t.podSwitch.Ports[i].Name)
@@ -50,6 +45,19 @@ func (t *projectBuilder) connectRouter() {
 	}
 }
 
+// connectSwitch connects a router port to a switch.
+func (b *builder) connectSwitch(name, routerPort string) {
+	b.addSwitchPort(name, routerSwitchPort(routerPort))
+}
+
+func (b *builder) addSwitchPort(name string, p logical.SwitchPort) {
+	for i := range b.Logical.Switches {
+		if s := &b.Logical.Switches[i]; s.Name == name {
+			s.Ports = append(s.Ports, p)
+		}
+	}
+}
+
 func routerSwitchPort(port string) logical.SwitchPort {
 	return logical.SwitchPort{Name: "to-" + port, Type: "router", Router: port, MAC: intent.DeriveMAC(port), Up: true}
 }
@@ -58,8 +66,8 @@ func (t *projectBuilder) hairpinPortName() string {
 	return ownership.HairpinRouterPort(t.ns, t.podSwitch.Name)
 }
 
-func (t *projectBuilder) gatewayOfNetwork(network string) (gateway netip.Addr) {
-	for _, s := range t.Cluster.Subnets {
+func (b *builder) gatewayOfNetwork(network string) (gateway netip.Addr) {
+	for _, s := range b.Cluster.Subnets {
 		if s.Name == network {
 			gateway = s.Gateways[0]
 		}
@@ -98,7 +106,7 @@ func (t *projectBuilder) addReturnPath(network string, number int) {
 			Action:   "reroute",
 			NextHops: []netip.Addr{hop}, IDs: owner,
 		})
-	slices.SortStableFunc(t.router.Policies, func(a, b logical.RouterPolicy) int { return b.Priority - a.Priority })
+	t.router.Policies = sortPolicies(t.router.Policies)
 	t.Logical.Static = append(t.Logical.Static,
 		logical.MACBinding{Port: t.hairpinPortName(), Address: hop, MAC: intent.DeriveMAC(returnPort)})
 	returnLSP := routerSwitchPort(returnPort)
