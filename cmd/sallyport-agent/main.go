@@ -42,6 +42,7 @@ func main() {
 type options struct {
 	kubeconfig    string
 	agent         agent.Config
+	configFile    string
 	healthPort    int
 	healthAddress string
 	tlsFiles      mtls.Files
@@ -66,7 +67,12 @@ It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nod
 --egressip-node-healthcheck-port on the controller. For TLS, both need certificates of the same CA with the DNS names
 ` + nodehealth.AgentName + ` and ` + nodehealth.ControllerName + `. Renewed certificates are loaded without a restart.`,
 		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.runAgent(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := nodehealth.ApplyConfigFile(o.configFile, cmd.Flags()); err != nil {
+				return err
+			}
+			return o.runAgent(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.agent.Node, "node", os.Getenv("NODE_NAME"),
@@ -79,6 +85,7 @@ It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nod
 		"directory with the sockets of Open vSwitch, such as /run/openvswitch; if empty, it is not queried")
 	f.StringVar(&o.agent.ControllerDir, "ovn-dir", "",
 		"directory with the socket of ovn-controller, such as /run/ovn; if empty, it is not queried")
+	nodehealth.AddConfigFileFlag(f, &o.configFile)
 	f.IntVar(&o.healthPort, "egressip-node-healthcheck-port", 0,
 		"port for health checks, the same as on the controller; 0: do not serve them")
 	f.StringVar(&o.healthAddress, "bind-address", "", "address of the node to serve health checks on (default: all)")

@@ -72,6 +72,9 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 			if c.Kubernetes, err = kubernetesConfig(kubeconfig); err != nil {
 				return err
 			}
+			if err := nodehealth.ApplyConfigFile(asking.configFile, cmd.Flags()); err != nil {
+				return err
+			}
 			if err := asking.applyTo(&c.Probe); err != nil {
 				return err
 			}
@@ -107,11 +110,13 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 
 // probeFlags are the flags of the node health check.
 type probeFlags struct {
+	configFile     string
 	timeoutSeconds int
 	tlsFiles       mtls.Files
 }
 
 func (r *probeFlags) addFlags(f *pflag.FlagSet, c *nodehealth.Config) {
+	nodehealth.AddConfigFileFlag(f, &r.configFile)
 	f.IntVar(&r.timeoutSeconds, "egressip-reachability-total-timeout", 1,
 		"seconds without an answer to health checks after which a node counts as dead and loses its egress addresses; "+
 			"0: no health checks")
