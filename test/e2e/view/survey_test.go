@@ -83,11 +83,14 @@ spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress], ingress: 
 	}
 	var s *clusterstate.State
 	var took time.Duration
-	harness.Eventually(t, "nothing differs, and the NetworkPolicy is there", func() bool {
+	harness.Eventually(t, "nothing differs, the NetworkPolicy is there, and nodes hold the gateway ports", func() bool {
 		began := time.Now()
 		s = takeSurvey(t, c, collector.Scope{Shards: []string{ns}, Sync: true})
 		took = time.Since(began)
-		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(aclsOfPod(s, ns, "web")) > 0
+		return len(s.Shards) == 1 && len(s.Shards[0].Differs) == 0 && len(aclsOfPod(s, ns, "web")) > 0 &&
+			!slices.ContainsFunc(s.Logical.Router(ns).Ports, func(p logical.RouterPort) bool {
+				return len(p.Chassis) > 0 && p.Holder == "" // it is claimed a moment after the rows are written
+			})
 	})
 	t.Logf("the survey took %s: %d pods, %d routers, %d switches", took, len(s.Cluster.Pods), len(s.Logical.Routers),
 		len(s.Logical.Switches))
