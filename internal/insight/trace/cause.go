@@ -6,6 +6,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // Finding returns the end of a path as a finding, and false if the path is answered.
@@ -48,8 +49,18 @@ func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnos
 	}
 	on = slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return f.Code == own.Code })
 	on = append([]diagnosis.Finding{own}, on...)
-	slices.SortStableFunc(on, func(a, b diagnosis.Finding) int { return cmp.Compare(b.CauseRank, a.CauseRank) })
+	slices.SortStableFunc(on, func(a, b diagnosis.Finding) int {
+		return cmp.Or(cmp.Compare(b.CauseRank, a.CauseRank), cmp.Compare(p.distanceTo(a), p.distanceTo(b)))
+	})
 	return on
+}
+
+// distanceTo returns 0 for a finding about an object where the path ends, and 1 for others.
+func (p Path) distanceTo(f diagnosis.Finding) int {
+	if slices.ContainsFunc(f.About, func(r state.Ref) bool { return slices.Contains(p.About, r) }) {
+		return 0
+	}
+	return 1
 }
 
 // affectsForwarding reports whether a finding concerns the systems that forward or receive packets, rather than the

@@ -18,7 +18,9 @@ type rowOwner struct {
 // rowOwners have all rows of the projects in their sets. The name prefix of port groups matches the return ports of all
 // projects, so that leftovers of deleted projects count, too.
 var rowOwners = []rowOwner{
-	{"logical_router", churnOrganization + "-", "load_balancer", []string{"ports", "nat", "policies", "static_routes"}},
+	{"logical_router", churnOrganization + "-", "options", []string{
+		"ports", "nat", "policies", "static_routes", "load_balancer",
+	}},
 	{"logical_switch", churnOrganization + "-", "acls", []string{"ports", "qos_rules"}},
 	{"port_group", "sallyport.", "external_ids", []string{"ports", "acls"}},
 	{"address_set", "sallyport.", "addresses", nil},
@@ -32,7 +34,7 @@ var comparedColumns = map[string]string{
 	"logical_router_policy":       "priority,match,action,nexthop,nexthops",
 	"logical_router_static_route": "ip_prefix,nexthop,policy,route_table,output_port",
 	"logical_switch_port":         "name,type,addresses,options", "qos": "priority,direction,match,action,bandwidth",
-	"acl": "tier,priority,direction,match,action,label",
+	"acl": "tier,priority,direction,match,action,label", "load_balancer": "name,protocol,vips,options",
 }
 
 // readProjectRows returns the rows of the projects by owner.

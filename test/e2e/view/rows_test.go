@@ -48,7 +48,7 @@ var rowFaults = []fault{
 	},
 	{
 		what: "the load balancer is taken off the router", from: "internet", target: shopURL,
-		command: "trace {out} {shop}:80", wantCode: "RowChanged", wantAbout: "Service hall-ward/shop",
+		command: "trace {out} {shop}:80", wantCode: "RowChanged", wantAbout: "LoadBalancer hall-ward/shared",
 		inject: whileControllerStopped(nbctlAction("clear", "logical_router", "hall-ward", "load_balancer")),
 	},
 	{
