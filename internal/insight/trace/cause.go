@@ -2,6 +2,7 @@ package trace
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
@@ -55,12 +56,14 @@ func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnos
 	return on
 }
 
-// distanceTo returns 0 for a finding about an object where the path ends, and 1 for others.
+// distanceTo returns how much a finding is about the objects where the path ends: 0 if it is mainly about one of them,
+// more if it only mentions one.
 func (p Path) distanceTo(f diagnosis.Finding) int {
-	if slices.ContainsFunc(f.About, func(r state.Ref) bool { return slices.Contains(p.About, r) }) {
-		return 0
+	at := slices.IndexFunc(f.About, func(r state.Ref) bool { return slices.Contains(p.About, r) })
+	if at < 0 {
+		return math.MaxInt
 	}
-	return 1
+	return at
 }
 
 // affectsForwarding reports whether a finding concerns the systems that forward or receive packets, rather than the

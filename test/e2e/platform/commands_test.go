@@ -42,7 +42,7 @@ func (p *platformFixture) checkCommands(t *testing.T) string {
 			[]string{egressAddress},
 		},
 		{"trace --from pod/s1 -n mail " + p.podAddresses["u2"] + ":80", []string{"Answered"}, []string{egressAddress}},
-		{"explain egressip/mail", []string{"router ovn-cluster", "currently 2"}, []string{"not served", "✗"}},
+		{"explain egressip/mail", []string{"Pod mail/s1: sends it", "currently 2"}, []string{"not served", "✗"}},
 		{"map ovn-cluster", []string{egressAddress}, nil},
 		{"doctor", nil, []string{"EgressIP mail", "EgressOutsideProject", "ovn-cluster"}},
 	} {

@@ -334,6 +334,15 @@ func (p *platformFixture) checkUnclassifiedPod(t *testing.T) string {
 	return "a selected pod that starts while the controller is stopped gets nothing out, and its address when it goes on"
 }
 
+// waitSilent waits until a pod gets no answer from outside.
+func (p *platformFixture) waitSilent(t *testing.T, pod string) {
+	t.Helper()
+	harness.Eventually(t, pod+" gets no answer", func() bool {
+		_, err := p.SendRequest(pod, "http://"+harness.InternetAddress)
+		return err != nil
+	})
+}
+
 // checkDamagedLink shows that nothing leaves with a pod's address, and nothing through a node, while the default VPC's
 // end of the link has no chassis group, or is gone, or the group has no chassis.
 func (p *platformFixture) checkDamagedLink(t *testing.T) string {
@@ -355,6 +364,7 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 			resume := p.pauseController(t)
 			p.RunNbctl(t, damage.command...)
 			p.SyncFlows(t)
+			p.waitSilent(t, "s1.mail") // the datapath still has the previous flows for a moment
 			p.ResetDrops(t)
 			before := leaks.count(p.podAddresses["s1"])
 			for _, protocol := range []string{"http", "udp"} {

@@ -206,7 +206,7 @@ func checkSurveyedRows(t *testing.T, s *clusterstate.State, ns string, pod netip
 		Backends: []netip.AddrPort{netip.AddrPortFrom(pod, 80)},
 	}
 	if !slices.ContainsFunc(router.Balancers, func(b logical.LoadBalancer) bool {
-		return b.IDs.Owner() == shop.Ref && b.Protocol == "tcp" &&
+		return b.VIPOwner(vip.Address) == shop.Ref && b.Protocol == "tcp" &&
 			slices.ContainsFunc(b.VIPs, func(v logical.VIP) bool {
 				return reflect.DeepEqual(v, vip)
 			})
