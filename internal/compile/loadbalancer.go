@@ -34,14 +34,16 @@ func (c *compiler) emitLoadBalancers() {
 		}
 		if c.emitSourceRanges(s) {
 			for _, p := range protocols {
-				vips, drained := c.listVIPs(s, p)
-				if s.HealthCheck != nil && p != intent.SCTP { // OVN has no SCTP health checks
-					c.emitCheckedLoadBalancer(s, p, vips, drained)
-					continue
-				}
 				class := vipClass{p, min(s.AffinitySeconds, maxAffinity)}
-				shared[class] = append(append(shared[class], vips...), drained...)
-				s.addDependency(c.sharedLoadBalancersRef())
+				vips, drained := c.listVIPs(s, p)
+				switch {
+				case len(vips) == 0:
+				case s.HealthCheck != nil && p != intent.SCTP: // OVN has no SCTP health checks
+					c.emitCheckedLoadBalancer(s, class, vips, drained)
+				default:
+					shared[class] = append(append(shared[class], vips...), drained...)
+					s.addDependency(c.sharedLoadBalancersRef())
+				}
 			}
 		}
 		if address := c.statusAddress(s); address.IsValid() && !c.isTerminating(s.Namespace) {
@@ -84,13 +86,10 @@ func (c *compiler) chooseDrainAddress(s *service, port int) netip.AddrPort {
 
 // emitCheckedLoadBalancer adds the load balancer of a Service with health checks. No other Service shares it: for each
 // change of a load balancer with health checks, northd computes everything again.
-func (c *compiler) emitCheckedLoadBalancer(s *service, protocol intent.Protocol, vips, drained []intent.VIP) {
-	if len(vips) == 0 {
-		return
-	}
-	b := c.newLoadBalancer(vipClass{protocol, min(s.AffinitySeconds, maxAffinity)}, s.loadBalancerName(protocol))
+func (c *compiler) emitCheckedLoadBalancer(s *service, class vipClass, vips, drained []intent.VIP) {
+	b := c.newLoadBalancer(class, s.loadBalancerName(class.protocol))
 	b.Service = intent.ServiceKey(s.key.Ref())
-	b.IPPortMappings = c.emitHealthChecks(s, protocol, vips)
+	b.IPPortMappings = c.emitHealthChecks(s, class.protocol, vips)
 	c.out.AddRow(c.w.Shard, b, s.key.Ref())
 	for _, v := range slices.Concat(vips, drained) {
 		c.emitVIP(v, b.ID())
@@ -100,8 +99,8 @@ func (c *compiler) emitCheckedLoadBalancer(s *service, protocol intent.Protocol,
 // emitVIP adds a VIP to a load balancer.
 func (c *compiler) emitVIP(v intent.VIP, loadBalancer string) {
 	v.LoadBalancer = loadBalancer
-	namespace, name, _ := strings.Cut(v.Service, "/")
-	c.out.AddRow(c.w.Shard, v, intent.ObjectKey{Kind: intent.Service, Namespace: namespace, Name: name}.Ref())
+	by, _ := intent.ParseServiceKey(v.Service) // listVIPs has written it
+	c.out.AddRow(c.w.Shard, v, by)
 }
 
 // newLoadBalancer returns a load balancer without VIPs.

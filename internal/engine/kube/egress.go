@@ -80,10 +80,13 @@ func (c *Cluster) listEgressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) 
 // selectingEgressIPs returns the EgressIPs that select pods of a namespace.
 func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1.EgressIP, error) {
 	all, err := c.listEgressIPs(ctx)
-	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
-		choice, readable := c.cachedSelectors(e)
-		return !readable || !choice.namespaces.Matches(labels.Set(ns.Labels))
-	}), err
+	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool { return !c.matchesNamespace(e, ns) }), err
+}
+
+// matchesNamespace reports whether the namespace selector of an EgressIP matches a namespace.
+func (c *Cluster) matchesNamespace(e *ovnv1.EgressIP, ns client.Object) bool {
+	choice, readable := c.cachedSelectors(e)
+	return readable && choice.namespaces.Matches(labels.Set(ns.GetLabels()))
 }
 
 // gatherEgressIPs adds the EgressIPs that select pods of a VPC. If EgressIPs or EgressRoutes exist, it adds the pods.
@@ -276,7 +279,7 @@ func (c *Cluster) listEgressScopes(ctx context.Context, of []*ovnv1.EgressIP) (m
 	}
 	forEachSelecting := func(ns client.Object, do func(*egressScope)) {
 		for _, e := range of {
-			if choice, readable := c.cachedSelectors(e); readable && choice.namespaces.Matches(labels.Set(ns.GetLabels())) {
+			if c.matchesNamespace(e, ns) {
 				scope := out[e.Name]
 				do(&scope)
 				out[e.Name] = scope

@@ -47,7 +47,7 @@ type Inputs struct {
 	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
 	egressIPs []*ovnv1.EgressIP
 	// selecting are the EgressIPs that select each namespace with pods in the management VPC; nil in other shards.
-	selecting      map[string][]*ovnv1.EgressIP
+	selecting      map[string]map[*ovnv1.EgressIP]bool
 	egressServices []*ovnv1.EgressService
 	egressRoutes   []*kubedcv1alpha1.EgressRoute
 

@@ -3,12 +3,12 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
@@ -58,20 +58,17 @@ func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error 
 	if err != nil {
 		return err
 	}
-	in.selecting = map[string][]*ovnv1.EgressIP{}
+	in.selecting = map[string]map[*ovnv1.EgressIP]bool{}
 	if len(all) > 0 {
 		if err := c.gatherSelectedPods(ctx, in, all); err != nil {
 			return err
 		}
 	}
-	in.egressIPs = slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool {
-		for namespace := range in.selecting {
-			if in.selectsNamespace(e, namespace) {
-				return false
-			}
-		}
-		return true
-	})
+	used := map[*ovnv1.EgressIP]bool{}
+	for _, by := range in.selecting {
+		maps.Copy(used, by)
+	}
+	in.egressIPs = slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool { return !used[e] })
 	c.managementSelected.Store(len(in.egressIPs) > 0)
 	if len(in.egressIPs) == 0 {
 		return nil
@@ -99,10 +96,12 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 		if err != nil {
 			return fmt.Errorf("read namespace %s: %w", name, err)
 		}
-		in.selecting[name] = slices.DeleteFunc(slices.Clone(all), func(e *ovnv1.EgressIP) bool {
-			choice, readable := c.cachedSelectors(e)
-			return !readable || !choice.namespaces.Matches(labels.Set(ns.GetLabels()))
-		})
+		in.selecting[name] = map[*ovnv1.EgressIP]bool{}
+		for _, e := range all {
+			if c.matchesNamespace(e, ns) {
+				in.selecting[name][e] = true
+			}
+		}
 		if len(in.selecting[name]) == 0 {
 			continue
 		}
@@ -120,7 +119,7 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 // selectsNamespace reports whether an EgressIP selects a namespace of the shard. A project has one namespace, which all
 // EgressIPs of the shard select.
 func (in *Inputs) selectsNamespace(e *ovnv1.EgressIP, namespace string) bool {
-	return in.selecting == nil || slices.Contains(in.selecting[namespace], e)
+	return in.selecting == nil || in.selecting[namespace][e]
 }
 
 // podPortIndex is the addresses of the ports on the management VPC's switch.

@@ -15,7 +15,6 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
-	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // VIPs are entries of the column vips of load balancers. Services share load balancers, so the owner of each VIP is in
@@ -60,9 +59,9 @@ func vipRecords(b *nb.LoadBalancer, shard, id string) []record {
 	for vip, backends := range b.VIPs {
 		value := decodeVIP(vip, backends)
 		value.LoadBalancer, value.Protocol, value.Service = id, intent.Protocol(loadBalancerProtocol(b)), vipOwner(b, shard, vip)
-		origin := unknownOrigin
-		if namespace, name, ok := strings.Cut(value.Service, "/"); ok {
-			origin = state.Ref{Kind: string(intent.Service), Namespace: namespace, Name: name}
+		origin, known := intent.ParseServiceKey(value.Service)
+		if !known {
+			origin = unknownOrigin
 		}
 		out = append(out, record{value: value, origin: origin, uuid: b.UUID, row: b, entry: vip})
 	}

@@ -155,8 +155,15 @@ func (b LoadBalancer) String() string {
 	return strings.Join(words, " ")
 }
 
-// ServiceKey returns the Service of a load balancer with this origin.
+// ServiceKey returns a Service as namespace/name, and ParseServiceKey the Service of such a text. It fails for any other
+// text.
 func ServiceKey(by state.Ref) string { return by.Namespace + "/" + by.Name }
+
+// ParseServiceKey is the inverse of ServiceKey.
+func ParseServiceKey(key string) (state.Ref, bool) {
+	namespace, name, ok := strings.Cut(key, "/")
+	return state.Ref{Kind: string(Service), Namespace: namespace, Name: name}, ok
+}
 
 // LoadBalancerHealthCheck lets OVN check the backends of a VIP and skip those that do not answer.
 type LoadBalancerHealthCheck struct {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -128,8 +129,8 @@ type LoadBalancer struct {
 
 // VIPOwner returns the Service that a VIP of one of our load balancers exists for. It is zero for VIPs of others.
 func (b LoadBalancer) VIPOwner(vip netip.AddrPort) state.Ref {
-	if namespace, name, ok := strings.Cut(b.IDs[ownership.RowVIPOwnerPrefix+vip.String()], "/"); ok {
-		return state.Ref{Kind: "Service", Namespace: namespace, Name: name}
+	if by, ok := intent.ParseServiceKey(b.IDs[ownership.RowVIPOwnerPrefix+vip.String()]); ok {
+		return by
 	}
 	return b.IDs.Owner()
 }
