@@ -197,6 +197,20 @@ func ParseCPUTime(t *testing.T, stat string) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
+// ResetPeakMemory makes MemoryUsage return the peak from now on.
+func (c *Controller) ResetPeakMemory(t *testing.T) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Process == nil {
+		t.Fatal("the controller is not running")
+	}
+	file := fmt.Sprintf("/proc/%d/clear_refs", c.Process.Process.Pid)
+	if err := os.WriteFile(file, []byte("5"), 0); err != nil { // 5: reset VmHWM, see proc(5)
+		t.Fatal(err)
+	}
+}
+
 // MemoryUsage returns the current and the peak memory usage of the controller in MiB.
 func (c *Controller) MemoryUsage(t *testing.T) (now, most int) {
 	t.Helper()

@@ -21,6 +21,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/program"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // egressAddress is the address of the EgressIP in most checks.
@@ -518,7 +519,7 @@ func (p *platformFixture) checkDeadNode(t *testing.T) string {
 		return err == nil
 	})
 	took := time.Since(begun)
-	if limit := time.Second; took > limit {
+	if limit := show.ChooseSize(time.Second, 3*time.Second); took > limit { // CI: other labs run beside it
 		t.Errorf("no answer for %s, want at most %s", took, limit)
 	}
 	return fmt.Sprintf("%d ms until the next answer, never with another address", took.Milliseconds())

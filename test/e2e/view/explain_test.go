@@ -15,6 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/usage"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // explainFixture is a lab with one object of each kind and with agents, for explanations of objects and addresses.
@@ -264,7 +265,7 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 	} {
 		begun := time.Now()
 		text, err := runCommand(t, d.Cluster, "__complete", "explain", typed)
-		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > 3*time.Second {
+		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > show.ChooseSize(3*time.Second, 10*time.Second) {
 			t.Errorf("%s is completed in %s: %v %s; want %q", typed, took, err, text, want)
 		}
 	}

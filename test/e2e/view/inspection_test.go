@@ -319,7 +319,7 @@ func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	q.ControlLab(t, "pause", "node1-vswitchd")
 	status, took := q.inspectNode(t, spec)
 	q.ControlLab(t, "resume", "node1-vswitchd")
-	if took > 4*time.Second || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
+	if took > 10*time.Second || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
 		t.Errorf("with a switch that hangs, it answered after %v: %q, %q, %d interfaces", took, status.Switch.Problem,
 			status.Problems, len(status.Interfaces))
 	}
