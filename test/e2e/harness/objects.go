@@ -162,8 +162,10 @@ func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 
 // ResourceForRef returns the API resource of a kind.
 func ResourceForRef(r manifest.Ref) schema.GroupVersionResource {
-	if r.GVK.Kind == "OvnEip" {
-		return r.GVK.GroupVersion().WithResource("ovn-eips")
+	if resource, irregular := map[string]string{
+		"OvnEip": "ovn-eips", "OvnFip": "ovn-fips", "OvnSnatRule": "ovn-snat-rules",
+	}[r.GVK.Kind]; irregular {
+		return r.GVK.GroupVersion().WithResource(resource)
 	}
 	return r.GVK.GroupVersion().WithResource(strings.ToLower(r.GVK.Kind) + "s")
 }
