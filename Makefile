@@ -134,6 +134,7 @@ golden: ## Rewrite what tests compare with: the cases of compile, explain and no
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e/loadbalancer ./test/e2e/nodes ./test/e2e/view -update
 	go test -run '^TestAttacksPage$$' ./test/e2e/tenancy -update
+	go test -run '^TestPlatform1Scenarios$$' ./test/e2e/platform -update
 
 .PHONY: pictures
 pictures: build ## Make the pictures in docs/pictures anew (root); CI compares them with what the program shows

@@ -87,10 +87,14 @@ func (c *compiler) excludeSelected(s snapshot.Selection, selected map[netip.Addr
 	return pods
 }
 
-// hasEgressIPs reports whether EgressIPs select pods of the VPC.
+// hasEgressIPs reports whether EgressIPs select pods of the VPC. They do so until the last pod of a project that is being
+// deleted has terminated: Kube-OVN removes the default route and the SNAT rule in its own time, and with only these left
+// the pods would leave with the project's address.
 func (c *compiler) hasEgressIPs() bool {
-	return len(c.w.Selections) > 0 && c.project.isActive() &&
-		c.project.prefix(c.familyOf(nil)).IsValid() && !c.isVPCTerminating()
+	p := c.project
+	terminates := p != nil && p.accepted.OK() && p.Deleting && c.w.Engine.UsedIPs > 0
+	return len(c.w.Selections) > 0 && (p.isActive() || terminates) &&
+		p.prefix(c.familyOf(nil)).IsValid() && !c.isVPCTerminating()
 }
 
 func selectionRef(s snapshot.Selection) state.Ref {

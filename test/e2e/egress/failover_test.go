@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -125,13 +124,13 @@ func (y *egressFixture) measureFault(t *testing.T, m faultCase, item *show.Item)
 func (y *egressFixture) measureGap(t *testing.T, m faultCase) time.Duration {
 	t.Helper()
 	node := y.assignedNode(t, "out")
-	p := y.startProbe(t, "a."+y.namespaces[0])
-	p.waitSteady(t)
+	p := y.StartProbe(t, "a."+y.namespaces[0])
+	p.WaitSteady(t)
 	forgotten := time.After(flowIdleTimeout)
 	m.inject(y, t, node)
-	gap := p.measureLongestGap(t, 3*time.Second)
-	p.stop()
-	if seen := p.sourceAddresses(); len(seen) != 1 || seen["91.224.11.230"] == 0 {
+	gap := p.MeasureLongestGap(t, 3*time.Second)
+	p.Stop()
+	if seen := p.SourceAddresses(); len(seen) != 1 || seen["91.224.11.230"] == 0 {
 		t.Errorf("the host outside saw %v", seen)
 	}
 	m.recover(y, t, node)
@@ -197,121 +196,6 @@ func (y *egressFixture) setCordoned(t *testing.T, node string, unschedulable boo
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// probe sends a request to a host outside every 5 ms, and records when answers arrive.
-type probe struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-
-	mu          sync.Mutex
-	lastAnswer  time.Time
-	longestGap  time.Duration
-	count       int
-	seenSources map[string]int // addresses that the host saw
-}
-
-const probePeriod = 5 * time.Millisecond
-
-// startProbe starts a probe from a pod.
-func (y *egressFixture) startProbe(t *testing.T, pod string) *probe {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	conn, err := y.NS(pod).Dial(ctx, "udp", harness.InternetAddress+":80")
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	p := &probe{cancel: func() { cancel(); _ = conn.Close() }, seenSources: map[string]int{}, lastAnswer: time.Now()}
-	t.Cleanup(p.cancel)
-	p.done.Go(func() {
-		ticks := time.NewTicker(probePeriod)
-		defer ticks.Stop()
-		for ctx.Err() == nil {
-			_, _ = conn.Write([]byte("hello\n")) // losses are what is measured
-			<-ticks.C
-		}
-	})
-	p.done.Go(func() {
-		answer := make([]byte, 200)
-		for ctx.Err() == nil {
-			n, err := conn.Read(answer)
-			if err == nil {
-				p.recordAnswer(string(answer[:n]))
-			}
-		}
-	})
-	return p
-}
-
-func (p *probe) recordAnswer(answer string) {
-	_, client, _ := strings.Cut(strings.TrimSpace(answer), " saw ")
-	address, _, _ := strings.Cut(client, ":")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	p.longestGap = max(p.longestGap, now.Sub(p.lastAnswer))
-	p.lastAnswer = now
-	p.count++
-	p.seenSources[address]++
-}
-
-// waitSteady waits until answers arrive, and starts the measurement.
-func (p *probe) waitSteady(t *testing.T) {
-	t.Helper()
-	for begun := p.answerCount(); p.answerCount() < begun+50; {
-		if !p.waitAnswer(5 * time.Second) {
-			t.Fatal("no answer comes from outside")
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.longestGap = 0
-}
-
-func (p *probe) waitAnswer(limit time.Duration) bool {
-	begun, deadline := p.answerCount(), time.Now().Add(limit)
-	tick := time.NewTicker(probePeriod)
-	defer tick.Stop()
-	for range tick.C {
-		if p.answerCount() > begun {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-	}
-	return false
-}
-
-func (p *probe) answerCount() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.count
-}
-
-// measureLongestGap returns the longest gap within the given time, extended until an answer arrives.
-func (p *probe) measureLongestGap(t *testing.T, length time.Duration) time.Duration {
-	t.Helper()
-	for begun := time.Now(); time.Since(begun) < length; {
-		if !p.waitAnswer(20 * time.Second) {
-			t.Fatal("nothing comes back any more")
-		}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.longestGap
-}
-
-func (p *probe) stop() {
-	p.cancel()
-	p.done.Wait()
-}
-
-func (p *probe) sourceAddresses() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.seenSources)
 }
 
 // checkFencing shows that after a move the old node sends nothing with the address, neither while it is cut off nor
@@ -388,8 +272,8 @@ func TestEgress4Flapping(t *testing.T) {
 	node := y.assignedNode(t, "out")
 	y.waitBFDUp(t)
 	<-time.After(flowIdleTimeout) // for new BFD sessions
-	p := y.startProbe(t, "a."+y.namespaces[0])
-	p.waitSteady(t)
+	p := y.StartProbe(t, "a."+y.namespaces[0])
+	p.WaitSteady(t)
 	holders := []string{node}
 	length := show.ChooseSize(time.Minute, 15*time.Second)
 	flaps, tick := 0, time.NewTicker(time.Second)
@@ -402,8 +286,8 @@ func TestEgress4Flapping(t *testing.T) {
 		}
 	}
 	y.ControlLab(t, "mend", node)
-	gap := p.measureLongestGap(t, time.Second)
-	p.stop()
+	gap := p.MeasureLongestGap(t, time.Second)
+	p.Stop()
 	if len(holders) != 2 {
 		t.Errorf("the address was on %v", holders)
 	}

@@ -43,6 +43,7 @@ func TestEgressExampleRunsAsWritten(t *testing.T) {
 	_, address, _ := strings.Cut(out, "to 203.0.113.0/24 it is to leave as ")
 	address, _, _ = strings.Cut(address, "\n")
 	harness.ExpectContains(t, out, "internet saw "+address+":", "internet saw 100.65.", "was on node2, is on node3",
+		"internet saw 198.51.100.210:", // the pod of the default VPC
 		"no answer", "no node can hold an address", "lab \""+name+"\" is down")
 }
 

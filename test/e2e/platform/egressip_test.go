@@ -42,28 +42,37 @@ type platformFixture struct {
 
 // TestPlatform1EgressIP shows EgressIPs for pods of the default VPC in a cluster without projects.
 func TestPlatform1EgressIP(t *testing.T) {
-	item := platformItems.Item(t, 1)
 	p := newPlatformFixture(t, "platform")
 	for _, f := range []struct {
+		item int
 		what string
 		run  func(*platformFixture, *testing.T) string
 	}{
-		{"selected pods", (*platformFixture).checkSelectedPods},
-		{"traffic inside the cluster", (*platformFixture).checkInsideTraffic},
-		{"connections from outside", (*platformFixture).checkInbound},
-		{"labels that change", (*platformFixture).checkLabelChanges},
-		{"several addresses", (*platformFixture).checkSeveralAddresses},
-		{"fail closed before a pod is looked at", (*platformFixture).checkUnclassifiedPod},
-		{"fail closed when the link is damaged", (*platformFixture).checkDamagedLink},
-		{"no node", (*platformFixture).checkNoNode},
-		{"with --management-network-type", (*platformFixture).checkHostAccess},
-		{"leaks", (*platformFixture).checkLeaks},
-		{"commands", (*platformFixture).checkCommands},
-		{"Kube-OVN restarts", (*platformFixture).checkKubeOVNRestart},
-		{"deleted", (*platformFixture).checkDeletion},
-		{"a node that dies", (*platformFixture).checkDeadNode},
+		{1, "selected pods", (*platformFixture).checkSelectedPods},
+		{1, "traffic inside the cluster", (*platformFixture).checkInsideTraffic},
+		{1, "connections from outside", (*platformFixture).checkInbound},
+		{1, "labels that change", (*platformFixture).checkLabelChanges},
+		{1, "several addresses", (*platformFixture).checkSeveralAddresses},
+		{1, "fail closed before a pod is looked at", (*platformFixture).checkUnclassifiedPod},
+		{1, "fail closed when the link is damaged", (*platformFixture).checkDamagedLink},
+		{1, "no node", (*platformFixture).checkNoNode},
+		{1, "nodes that become unavailable", (*platformFixture).checkUnavailableNodes},
+		{1, "pods of one name", (*platformFixture).checkSameName},
+		{1, "several EgressIPs", (*platformFixture).checkSeveralEgressIPs},
+		{1, "NetworkPolicy", (*platformFixture).checkNetworkPolicy},
+		{1, "a namespace is deleted", (*platformFixture).checkDeletedNamespace},
+		{1, "with --management-network-type", (*platformFixture).checkHostAccess},
+		{1, "leaks", (*platformFixture).checkLeaks},
+		{1, "a node that is drained", (*platformFixture).checkDrain},
+		{1, "commands", (*platformFixture).checkCommands},
+		{6, "a namespace that moves", (*platformFixture).checkNamespaceMove},
+		{7, "Kube-OVN", (*platformFixture).checkKubeOVN},
+		{8, "a new pod", (*platformFixture).checkNewPods},
+		{1, "deleted", (*platformFixture).checkDeletion},
+		{1, "a node that dies", (*platformFixture).checkDeadNode},
 	} {
 		t.Run(f.what, func(t *testing.T) {
+			item := platformItems.Item(t, f.item)
 			if figure := f.run(p, t); !t.Failed() {
 				item.AddFigure("%s: %s", f.what, figure)
 			}
@@ -453,25 +462,6 @@ func (p *platformFixture) checkHostAccess(t *testing.T) string {
 	return fmt.Sprintf("a host of the network sees %s, and %s for another pod", egressAddress, router)
 }
 
-// checkKubeOVNRestart shows that a restart of Kube-OVN's controller removes nothing.
-func (p *platformFixture) checkKubeOVNRestart(t *testing.T) string {
-	p.redirectPods(t)
-	p.expectEgressAs(t, "s1.mail", egressAddress)
-	before := p.ownRows(t)
-	if len(before) == 0 {
-		t.Fatal("there are no rows to lose")
-	}
-	p.pauseController(t) // it would restore them
-	p.ControlLab(t, "kill", "kube-ovn-controller")
-	p.ControlLab(t, "start", "kube-ovn-controller")
-	p.runPod(t, harness.Pod{Namespace: "plain", Name: "after", Node: "node2"}) // Kube-OVN gave it an address
-	if after := p.ownRows(t); !slices.Equal(before, after) {
-		t.Errorf("rows before\n%s\nand after\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
-	}
-	p.expectEgressAs(t, "s1.mail", egressAddress)
-	return fmt.Sprintf("%d rows are the same after a restart, while Sallyport is stopped", len(before))
-}
-
 // ownRows returns Sallyport's router policies, address sets and router ports of the default VPC, without pods' addresses.
 func (p *platformFixture) ownRows(t *testing.T) []string {
 	t.Helper()
@@ -505,7 +495,7 @@ func (p *platformFixture) checkDeletion(t *testing.T) string {
 func (p *platformFixture) checkDeadNode(t *testing.T) string {
 	p.redirectPods(t)
 	p.expectEgressAs(t, "s1.mail", egressAddress)
-	holder := p.holder(t, "mail")
+	holder := p.holder(t)
 	t.Cleanup(func() { p.ControlLab(t, "start", holder) })
 	p.ControlLab(t, "kill", holder)
 	begun := time.Now()
@@ -525,12 +515,12 @@ func (p *platformFixture) checkDeadNode(t *testing.T) string {
 	return fmt.Sprintf("%d ms until the next answer, never with another address", took.Milliseconds())
 }
 
-// holder waits until a node holds the only address of an EgressIP, and returns the node.
-func (p *platformFixture) holder(t *testing.T, name string) (node string) {
+// holder waits until a node holds the only address of EgressIP mail, and returns the node.
+func (p *platformFixture) holder(t *testing.T) (node string) {
 	t.Helper()
-	harness.Eventually(t, "a node holds the address of "+name, func() bool {
+	harness.Eventually(t, "a node holds the address of mail", func() bool {
 		e := &ovnv1.EgressIP{}
-		err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: name}, e)
+		err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "mail"}, e)
 		if err == nil && len(e.Status.Items) == 1 {
 			node = e.Status.Items[0].Node
 		}

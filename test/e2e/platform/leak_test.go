@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,99 +13,225 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/lab/program"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// sources counts the source addresses that the internet host saw.
-type sources struct {
-	mu       sync.Mutex
-	counts   map[netip.Addr]int
-	attempts atomic.Int64
+// connections counts the connections of selected pods, and the source addresses that the internet host saw.
+type connections struct {
+	mu      sync.Mutex
+	counts  map[netip.Addr]int
+	started atomic.Int64
 }
 
-// askRepeatedly sends requests from a pod until the number of attempts is reached, each over a flow of its own.
-func (p *platformFixture) askRepeatedly(ctx context.Context, pod string, limit int64, seen *sources) {
-	for seen.attempts.Add(1) <= limit && ctx.Err() == nil {
-		one, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		a, err := program.Ask(one, p.NS(pod), "udp://"+harness.InternetAddress+":80")
-		cancel()
-		if err == nil {
-			seen.mu.Lock()
-			seen.counts[a.Saw.Addr()]++
-			seen.mu.Unlock()
-		}
+// openConnection opens a connection with a port of its own. Without an answer it is not repeated.
+func (p *platformFixture) openConnection(ctx context.Context, pod string, seen *connections) {
+	seen.started.Add(1)
+	one, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if a, err := program.Ask(one, p.NS(pod), "udp://"+harness.InternetAddress+":80"); err == nil {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		seen.counts[a.Saw.Addr()]++
 	}
 }
 
-// checkLeaks opens connections from selected pods while other pods, labels, nodes, EgressIPs and the controller change,
-// and starts selected pods that send at once. Nothing may be seen with another address, and nothing may pass a node.
+// leakFixture is the state of checkLeaks.
+type leakFixture struct {
+	*platformFixture
+	random *rand.Rand
+	seen   *connections
+	round  int
+}
+
+// clusterChanges are what checkLeaks changes. Each is changed back at once.
+var clusterChanges = []struct {
+	what   string
+	change func(*leakFixture, *testing.T)
+}{
+	{"a new pod", (*leakFixture).startPod},
+	{"a pod with the address of another", (*leakFixture).reuseAddress},
+	{"a pod's label", func(l *leakFixture, t *testing.T) { l.flipLabel(t, "Pod mail u1", "role", "out") }},
+	{"a namespace's label", func(l *leakFixture, t *testing.T) { l.flipLabel(t, "Namespace plain", "egress", "mail") }},
+	{"an EgressIP", (*leakFixture).createOther},
+	{"a node's label", (*leakFixture).moveAddress},
+	{"a drained node", (*leakFixture).drainHolder},
+	{"the controller", func(l *leakFixture, t *testing.T) { l.Stop(syscall.SIGKILL); l.Start(t) }},
+}
+
+// checkLeaks opens connections from selected pods while pods, labels, nodes, EgressIPs and the controller change at
+// random, and starts selected pods that send at once. Only these pods send, so that every packet to the internet has to
+// be on the wire of the egress address, with this address as source.
 func (p *platformFixture) checkLeaks(t *testing.T) string {
 	p.redirectPods(t)
-	leaks := p.capturePodPackets(t)
-	seen := &sources{counts: map[netip.Addr]int{}}
-	limit := int64(show.ChooseSize(10_000, 2000))
+	p.expectEgressAs(t, "s1.mail", egressAddress)
+	wires := p.captureWires(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	l := &leakFixture{
+		platformFixture: p, random: rand.New(rand.NewPCG(seed, 0)), seen: &connections{counts: map[netip.Addr]int{}},
+	}
+	limit := int64(show.ChooseSize(10_000, 400))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var asking sync.WaitGroup
 	for _, pod := range []string{"s1.mail", "s3.mail", "s1.mail", "s3.mail"} {
-		asking.Go(func() { p.askRepeatedly(ctx, pod, limit, seen) })
+		asking.Go(func() { l.keepAsking(ctx, pod) })
 	}
-	watched, changes, asked := []string{"s1", "s3"}, 0, limit
-	for i := 0; seen.attempts.Load() < limit || i < 1; i++ {
-		pod := fmt.Sprintf("n%d", i)
-		p.changeEverything(t, pod, seen)
-		watched, changes, asked = append(watched, pod), changes+len(changedThings), asked+newPodRequests
-	}
+	changes := l.changeAtRandom(t, limit)
+	stop()
 	asking.Wait()
-	for _, pod := range watched {
-		if got := leaks.count(p.podAddresses[pod]); got > 0 {
-			t.Errorf("%d packets of %s passed a node", got, pod)
-		}
-	}
+	packets := wires.expectOnly(t, "while everything changes", "ext-public", egressAddress)
 	p.expectUnchanged(t) // the control: the capture sees pods that are not selected
-	if leaks.count(p.podAddresses["u1"]) == 0 {
-		t.Error("the capture sees nothing")
+	wires.expectSeen(t, "node1 "+p.podAddresses["u1"], "uplink-a "+p.nodeAddresses["node1"])
+	started, answered := l.seen.started.Load(), l.seen.counts[netip.MustParseAddr(egressAddress)]
+	if others := slices.Collect(maps.Keys(l.seen.counts)); len(others) != 1 || answered < int(started)/2 {
+		t.Errorf("of %d connections %v were seen, want most and all as %s", started, l.seen.counts, egressAddress)
 	}
-	answered := seen.counts[netip.MustParseAddr(egressAddress)]
-	if others := slices.Collect(maps.Keys(seen.counts)); len(others) != 1 || answered < int(asked)/2 {
-		t.Errorf("of %d connections %v were seen, want most and all as %s", asked, seen.counts, egressAddress)
-	}
-	return fmt.Sprintf("%d connections during %d changes, %d answered, all as %s; %d pods watched on every node, none passed one",
-		asked, changes, answered, egressAddress, len(watched))
+	return fmt.Sprintf("%d connections during %d random changes (seed %d), %d answered; %d packets on every wire, all as %s",
+		started, changes, seed, answered, packets, egressAddress)
 }
 
-// newPodRequests is how many requests a new pod sends.
-const newPodRequests = 10
-
-// changedThings are what changeEverything changes, in order.
-var changedThings = []string{"a new pod", "a pod's label", "a namespace's label", "an EgressIP", "a node", "the controller"}
-
-// changeEverything changes each of changedThings and changes it back. The new pod is selected and sends at once.
-func (p *platformFixture) changeEverything(t *testing.T, newPod string, seen *sources) {
-	t.Helper()
-	p.runPod(t, harness.Pod{Namespace: "mail", Name: newPod, Node: "node1", Labels: map[string]string{"role": "out"}})
-	one := &sources{counts: map[netip.Addr]int{}}
-	p.askRepeatedly(t.Context(), newPod+".mail", newPodRequests, one)
-	seen.mu.Lock()
-	for source, n := range one.counts {
-		seen.counts[source] += n
+// keepAsking opens connections from a pod until the test ends them, about 25 in a second: the changes are slow.
+func (l *leakFixture) keepAsking(ctx context.Context, pod string) {
+	tick := time.NewTicker(40 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		<-tick.C
+		l.openConnection(ctx, pod, l.seen)
 	}
-	seen.mu.Unlock()
-	p.SetLabel(t, "Pod mail u1", "role", "out")
-	p.SetLabel(t, "Pod mail u1", "role", "-")
-	p.SetLabel(t, "Namespace plain", "egress", "mail")
-	p.SetLabel(t, "Namespace plain", "egress", "-")
-	p.Apply(t, "{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: "+newPod+"}, spec: {egressIPs: "+
-		"[198.51.100.202], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: plain}}}}")
-	p.DeleteAndWait(t, "EgressIP", "", newPod)
-	holder := p.holder(t, "mail")
-	p.SetLabel(t, "Node "+holder, ovnv1.AssignableLabel, "-")
-	harness.Eventually(t, "the address moves", func() bool { return p.holder(t, "mail") != holder })
-	p.SetLabel(t, "Node "+holder, ovnv1.AssignableLabel, "")
-	p.Stop(syscall.SIGKILL)
-	p.Start(t)
-	p.DeleteAndWait(t, "Pod", "mail", newPod)
+}
+
+// changeAtRandom makes each change once in random order, and more until the number of connections is reached. It returns
+// the number of changes.
+func (l *leakFixture) changeAtRandom(t *testing.T, connections int64) (changes int) {
+	t.Helper()
+	for l.round == 0 || l.seen.started.Load() < connections {
+		for _, i := range l.random.Perm(len(clusterChanges)) {
+			l.round++
+			clusterChanges[i].change(l, t)
+			changes++
+		}
+	}
+	return changes
+}
+
+// flipLabel sets a label and removes it.
+func (l *leakFixture) flipLabel(t *testing.T, object, key, value string) {
+	t.Helper()
+	l.SetLabel(t, object, key, value)
+	l.SetLabel(t, object, key, "-")
+}
+
+// startPod starts a selected pod that sends at once.
+func (l *leakFixture) startPod(t *testing.T) { l.runSendingPod(t, "") }
+
+// runSendingPod starts a selected pod, with an address if it is not empty, lets it send at once, and deletes it.
+func (l *leakFixture) runSendingPod(t *testing.T, address string) {
+	t.Helper()
+	name := fmt.Sprintf("n%d", l.round)
+	node := []string{"node1", "node2", "node3"}[l.random.IntN(3)]
+	l.runPod(t, harness.Pod{
+		Namespace: "mail", Name: name, Node: node, Address: address, Labels: map[string]string{"role": "out"},
+	})
+	for range 10 {
+		l.openConnection(t.Context(), name+".mail", l.seen)
+	}
+	l.deletePod(t, "mail", name)
+}
+
+// deletePod deletes a pod and waits until it is gone.
+func (l *leakFixture) deletePod(t *testing.T, namespace, name string) {
+	t.Helper()
+	l.DeleteAndWait(t, "Pod", namespace, name)
+	l.WaitForObject(t, "Pod", namespace, name, manifest.Gone)
+}
+
+// reuseAddress gives a selected pod the address of a pod that was not selected, right after that one is gone.
+func (l *leakFixture) reuseAddress(t *testing.T) {
+	t.Helper()
+	const address = "10.16.0.250"
+	name := fmt.Sprintf("o%d", l.round)
+	l.RunPod(t, harness.Pod{Namespace: "plain", Name: name, Node: "node1", Address: address})
+	l.deletePod(t, "plain", name)
+	l.runSendingPod(t, address)
+}
+
+// createOther creates an EgressIP for other pods and deletes it.
+func (l *leakFixture) createOther(t *testing.T) {
+	t.Helper()
+	name := fmt.Sprintf("e%d", l.round)
+	l.Apply(t, "{apiVersion: k8s.ovn.org/v1, kind: EgressIP, metadata: {name: "+name+"}, spec: {egressIPs: "+
+		"["+secondAddress+"], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: plain}}}}")
+	l.DeleteAndWait(t, "EgressIP", "", name)
+}
+
+// moveAddress takes the label away from the node that holds the address, until another node holds it.
+func (l *leakFixture) moveAddress(t *testing.T) {
+	t.Helper()
+	holder := l.holder(t)
+	l.SetLabel(t, "Node "+holder, ovnv1.AssignableLabel, "-")
+	harness.Eventually(t, "the address moves", func() bool { return l.holder(t) != holder })
+	l.SetLabel(t, "Node "+holder, ovnv1.AssignableLabel, "")
+}
+
+// drainHolder drains the node that holds the address.
+func (l *leakFixture) drainHolder(t *testing.T) {
+	t.Helper()
+	holder := l.holder(t)
+	l.setDrained(t, holder, true)
+	harness.Eventually(t, "the address moves", func() bool { return l.holder(t) != holder })
+	l.setDrained(t, holder, false)
+}
+
+// setDrained makes a node hand over its addresses, as an operator does before a shutdown, or takes that back.
+func (p *platformFixture) setDrained(t *testing.T, node string, drained bool) {
+	t.Helper()
+	p.SetLabel(t, "Node "+node, ovnv1.DrainLabel, map[bool]string{true: "", false: "-"}[drained])
+	if _, err := p.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType,
+		fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, drained), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drainPause is the time between drains. A node that gets an address back within ten seconds answers for it only after
+// Open vSwitch has revalidated its flows.
+const drainPause = 12 * time.Second
+
+// checkDrain measures how long a selected pod gets no answers when the node with its address is drained.
+func (p *platformFixture) checkDrain(t *testing.T) string {
+	p.redirectPods(t)
+	p.expectEgressAs(t, "s1.mail", egressAddress)
+	var gaps []time.Duration
+	for i := range show.ChooseSize(20, 1) {
+		if i > 0 {
+			<-time.After(drainPause)
+		}
+		holder, probe := p.holder(t), p.StartProbe(t, "s1.mail")
+		probe.WaitSteady(t)
+		p.setDrained(t, holder, true)
+		gaps = append(gaps, probe.MeasureLongestGap(t, 2*time.Second))
+		probe.Stop()
+		if seen := probe.SourceAddresses(); len(seen) != 1 || seen[egressAddress] == 0 {
+			t.Errorf("the host outside saw %v", seen)
+		}
+		if now := p.holder(t); now == holder {
+			t.Errorf("the address is still on %s", holder)
+		}
+		p.setDrained(t, holder, false)
+	}
+	slices.Sort(gaps)
+	median, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
+	if limit := 500 * time.Millisecond; worst > limit {
+		t.Errorf("no answer for %s, want at most %s", worst, limit)
+	}
+	return fmt.Sprintf("nothing came back for %d ms (median), %d ms (worst of %d)", median.Milliseconds(),
+		worst.Milliseconds(), len(gaps))
 }
