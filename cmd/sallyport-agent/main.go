@@ -99,6 +99,9 @@ It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nod
 		"directory to store the previous settings of the node in")
 	cmd.PersistentFlags().StringVar(&o.agent.SysctlRoot, "sysctl-root", kernel.SysctlRoot,
 		"writable /proc/sys of the node; in a container, the node's /proc/sys mounted at another path")
+	cmd.PersistentFlags().StringVar(&o.agent.TableNamesDir, "table-names-dir", "",
+		"directory in which to name the routing tables for iproute2, such as "+kernel.TableNamesDir+
+			"; if empty, they have no names")
 	cmd.AddCommand(newCleanCommand(&o))
 	return cmd
 }
@@ -109,7 +112,7 @@ func newCleanCommand(o *options) *cobra.Command {
 		Use: "clean", Short: "Remove everything that the agent wrote on this node, and restore sysctls",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			applier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot)
+			applier, err := agent.NewApplier(o.agent.StateDir, o.agent.SysctlRoot, o.agent.TableNamesDir)
 			if err != nil {
 				return err
 			}

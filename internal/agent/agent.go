@@ -41,6 +41,8 @@ type Config struct {
 	// /proc/sys of the node.
 	NodePaths            bool
 	StateDir, SysctlRoot string
+	// TableNamesDir is a directory from which iproute2 reads names of routing tables; empty: tables have no names.
+	TableNamesDir string
 	// Inspections: answer Inspections. SwitchDir and ControllerDir contain the sockets of Open vSwitch and
 	// ovn-controller; empty: they are not queried.
 	Inspections              bool
@@ -85,7 +87,7 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 
 // runNodePath applies the NodePath until the context ends.
 func (a *Agent) runNodePath(ctx context.Context) error {
-	applier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot)
+	applier, err := NewApplier(a.config.StateDir, a.config.SysctlRoot, a.config.TableNamesDir)
 	if err != nil {
 		return err
 	}

@@ -16,11 +16,12 @@ type Applier struct {
 	kernel   *kernel.Kernel
 	nft      *kernel.Nft
 	stateDir string // stores the previous state
+	namesDir string // names of routing tables; empty: none
 }
 
 // NewApplier returns an applier that stores the previous state of the node in a directory, and finds the kernel's
-// settings as files below sysctl.
-func NewApplier(dir, sysctl string) (*Applier, error) {
+// settings as files below sysctl. It names routing tables in a directory that iproute2 reads, unless names is empty.
+func NewApplier(dir, sysctl, names string) (*Applier, error) {
 	k, err := kernel.OpenAt(sysctl)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func NewApplier(dir, sysctl string) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Applier{k, nft, dir}, nil
+	return &Applier{k, nft, dir, names}, nil
 }
 
 // Close closes the connection to the kernel. The kernel state is kept.
@@ -78,10 +79,11 @@ func (c *Applier) Apply(ctx context.Context, spec nodepath.Spec) (*Report, error
 		state.TryPreparePlan(ctx, c.kernel.Rules(), want.Rules,
 			skipFailedOrigins[nodepath.RuleKey, nodepath.Rule](failed)),
 	)
-	if err != nil {
-		return nil, err
+	if err != nil || c.namesDir == "" {
+		return out, err
 	}
-	return out, nil
+	return out, out.runPlans(ctx, state.TryPreparePlan(ctx, kernel.NewTableNames(c.namesDir), want.TableNames,
+		skipFailedOrigins[nodepath.TableID, nodepath.TableName](failed)))
 }
 
 // removeLinks deletes unwanted links and takes interfaces out of VRFs. Before that it adds the nftables entries and

@@ -27,7 +27,7 @@ type traceOptions struct {
 func traceCommand() *cobra.Command {
 	var t traceOptions
 	cmd := &cobra.Command{
-		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME ADDRESS:PORT",
+		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME|node/NAME ADDRESS:PORT",
 		Short: "Trace a packet from a client to its backend, and the reply back",
 		Long: `Trace the first packet of a connection from an external client to the pod that
 answers it, and the reply back to the client, hop by hop, with the addresses
@@ -40,7 +40,8 @@ sent. If a load balancer has several endpoints, each endpoint has its own path.
 With --from, the trace starts at a pod and shows through which network, from
 which node and with which source address its packets leave. Packets from a pod
 of Kube-OVN's default VPC are traced to its node, which forwards them, unless an
-EgressIP selects the pod.
+EgressIP selects the pod. With --from node/NAME it starts at a node, to addresses
+of Kube-OVN's default VPC; other packets of a node do not pass OVN.
 
 Nodes on the path are queried through their agents, if installed: which hosts
 answer on their external networks, and through which interface the node itself
@@ -61,7 +62,7 @@ unknown.`,
 	t.addFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&t.protocol, "proto", "tcp", "protocol: "+strings.Join(trace.Protocols, ", "))
-	f.StringVar(&t.from, "from", "", "pod that sends the packet, as pod/NAME; replaces CLIENT")
+	f.StringVar(&t.from, "from", "", "sender of the packet, as pod/NAME or node/NAME; replaces CLIENT")
 	f.StringVarP(&t.namespace, "namespace", "n", "", "namespace of the pod")
 	f.BoolVar(&t.live, "live", false, "compare each step with OVN's flows and the nodes; requires ovn-trace in PATH")
 	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not query nodes")
@@ -104,12 +105,17 @@ func (t *traceOptions) parseQuery(args []string) (trace.Query, error) {
 	if t.from == "" {
 		if len(args) != 2 {
 			return trace.Query{}, errors.New(
-				"want two arguments, CLIENT and ADDRESS:PORT, or --from pod/NAME and one argument, ADDRESS:PORT")
+				"want two arguments, CLIENT and ADDRESS:PORT, or --from pod/NAME or node/NAME and one argument, ADDRESS:PORT")
 		}
 		return trace.ParseQuery(args[0], "", args[1], t.protocol)
 	}
 	if len(args) != 1 {
 		return trace.Query{}, errors.New("with --from, want one argument: the destination ADDRESS:PORT")
+	}
+	for _, kind := range []string{"node/", "nodes/"} {
+		if node, is := strings.CutPrefix(t.from, kind); is {
+			return trace.ParseNodeQuery(node, args[0], t.protocol)
+		}
 	}
 	name := strings.TrimPrefix(strings.TrimPrefix(t.from, "pods/"), "pod/")
 	if !strings.Contains(name, "/") {
@@ -163,7 +169,7 @@ func traceQuestions(s *clusterstate.State, q trace.Query) []kubedcv1alpha1.Inspe
 			nodes = append(nodes, r.Name)
 		}
 	}
-	if q.Pod == "" && s.Cluster.NetworkAt(q.Server.Addr()) == nil {
+	if q.Pod == "" && q.Node == "" && s.Cluster.NetworkAt(q.Server.Addr()) == nil {
 		// A node may have the address, so all nodes are queried.
 		return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Client: q.Client.Addr(), Server: q.Server})
 	}

@@ -51,6 +51,10 @@ func TestTraceTells(t *testing.T) {
 			"a pod", "--from pod/web-0 -n acme-prod 192.0.2.1:443", 0,
 			[]string{"pod acme-prod/web-0 → 192.0.2.1:443", "which sees 100.65.0.102; by network ext-cloud"},
 		},
+		{
+			"a node that does not exist", "--from node/nowhere 10.16.0.5:443", 1,
+			[]string{"node nowhere → 10.16.0.5:443", "Unknown: node nowhere does not exist"},
+		},
 		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Answered by 10.0.0.11:8443"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -68,6 +68,9 @@ func (v *traceResult) headline() string {
 	if q.Pod != "" {
 		from = "pod " + q.Pod
 	}
+	if q.Node != "" {
+		from = "node " + q.Node
+	}
 	if q.Protocol == "icmp" {
 		to = q.Server.Addr().String()
 	}

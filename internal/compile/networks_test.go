@@ -2,6 +2,7 @@ package compile
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,5 +105,26 @@ func TestMappedRangesAreNotIPv4(t *testing.T) {
 	clients := match.From(match.AnyOf(networksOf(ipfamily.V4, ranges)...)).String()
 	if clients != "ip4.src == {10.0.0.0/8, 192.0.2.7}" {
 		t.Error(clients)
+	}
+}
+
+// Steering by connections needs no Services; the other ways into a VRF do.
+func TestVRFSteering(t *testing.T) {
+	for steering, services := range map[string][]string{"": {"10.96.0.7"}, "Mark": {"10.96.0.7"}, "Connection": nil} {
+		w := &snapshot.NodePathInput{
+			ClusterPrefixes: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
+			Uplinks: []snapshot.Uplink{{
+				Meta: snapshot.Meta{Name: "vlan"}, Method: "VRF", Steering: steering, Nodes: []string{"a"},
+				ServicePrefixes: []netip.Prefix{netip.MustParsePrefix("198.18.10.0/24")},
+			}},
+			ExposedServices: []snapshot.ExposedService{{
+				ExternalIPs: []netip.Addr{netip.MustParseAddr("198.18.10.1")},
+				ClusterIPs:  []netip.Addr{netip.MustParseAddr("10.96.0.7")},
+			}},
+		}
+		got := buildNodeNetwork(w, w.Uplinks[0])
+		if string(got.Steering) != steering || !slices.Equal(got.Services, services) || len(got.Inside) != 1 {
+			t.Errorf("steering %q: %+v", steering, got)
+		}
 	}
 }

@@ -90,7 +90,7 @@ func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alph
 	out := kubedcv1alpha1.NodeNetwork{
 		Name: u.Name, Interface: u.Interface, MAC: u.MAC, Gateways: sortedStrings(u.Gateways),
 		Method: kubedcv1alpha1.NodeMethod(u.Method),
-		Legs:   u.UseVethPair,
+		Legs:   u.UseVethPair, Steering: kubedcv1alpha1.NodeSteering(u.Steering),
 	}
 	switch out.Method {
 	case kubedcv1alpha1.NodeStatic:
@@ -98,7 +98,10 @@ func buildNodeNetwork(w *snapshot.NodePathInput, u snapshot.Uplink) kubedcv1alph
 	case kubedcv1alpha1.NodeSourceRule, kubedcv1alpha1.NodeMark:
 		out.Services = clusterIPsReachedBy(w, u)
 	case kubedcv1alpha1.NodeVRF:
-		out.Services, out.Inside = clusterIPsReachedBy(w, u), sortedStrings(w.ClusterPrefixes)
+		out.Inside = sortedStrings(w.ClusterPrefixes)
+		if out.Steering != kubedcv1alpha1.SteerByConnection {
+			out.Services = clusterIPsReachedBy(w, u)
+		}
 	case kubedcv1alpha1.NodeConnection:
 	}
 	return out

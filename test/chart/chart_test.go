@@ -485,6 +485,35 @@ func TestAgentsRights(t *testing.T) {
 	}
 }
 
+// The file with the names of routing tables is on the node only where it is asked for, and the agent gets the directory
+// that is mounted.
+func TestTableNames(t *testing.T) {
+	for values, want := range map[string]string{
+		`agent={"enabled":true,"nodePaths":true}`:                    "",
+		`agent={"enabled":true,"nodePaths":true,"tableNames":true}`:  "/host/etc/iproute2/rt_tables.d",
+		`agent={"enabled":true,"nodePaths":false,"tableNames":true}`: "",
+	} {
+		out, err := renderChart(t, values)
+		if err != nil {
+			t.Fatal(out)
+		}
+		var d appsv1.DaemonSet
+		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) {
+			t.Fatal("no DaemonSet")
+		}
+		agent := d.Spec.Template.Spec.Containers[0]
+		at := slices.IndexFunc(agent.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "table-names" })
+		switch {
+		case (at >= 0) != (want != ""):
+			t.Errorf("%s: the directory is mounted: %v", values, at >= 0)
+		case at >= 0 && (agent.VolumeMounts[at].MountPath != want ||
+			!slices.Contains(agent.Args, "--table-names-dir="+want)):
+			t.Errorf("%s: it is mounted at %s, and the agent has %q", values, agent.VolumeMounts[at].MountPath, agent.Args)
+		}
+		expectFlagsExist(t, "sallyport-agent", agent.Args)
+	}
+}
+
 // expectEventsRole checks that agents tell of NodePaths, where they carry them out, in the namespace default and in no
 // other.
 func expectEventsRole(t *testing.T, rendered string, want bool) {

@@ -127,8 +127,9 @@ type SharedAddress struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.interface) != has(self.mac)",message="name the interface once: by interface, or by mac"
 // +kubebuilder:validation:XValidation:rule="self.method != 'Static' || has(self.clients) && size(self.clients) > 0",message="method Static needs clients: the prefixes from which connections come in here"
-// +kubebuilder:validation:XValidation:rule="!(self.method in ['SourceRule', 'Mark', 'VRF']) || has(self.addresses) && size(self.addresses) > 0",message="methods SourceRule, Mark and VRF need addresses: the prefixes of the Service addresses that are reached here"
+// +kubebuilder:validation:XValidation:rule="!(self.method in ['SourceRule', 'Mark', 'VRF']) || self.method == 'VRF' && has(self.steering) && self.steering == 'Connection' || has(self.addresses) && size(self.addresses) > 0",message="methods SourceRule, Mark and VRF need addresses: the prefixes of the Service addresses that are reached here"
 // +kubebuilder:validation:XValidation:rule="!has(self.legs) || !self.legs || self.method == 'VRF'",message="legs are of method VRF: leave them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.steering) || self.method == 'VRF'",message="steering is of method VRF: leave it out"
 type NodeUplink struct {
 	// The name of the interface on the nodes, such as eth1. Wildcards such as ens*f1 are allowed; exactly one interface
 	// of a node must match. The interface may appear later, and may disappear and reappear.
@@ -153,7 +154,7 @@ type NodeUplink struct {
 
 	// How replies are routed back. Connection: by connection marks, for any destination; recommended. Static: by routes
 	// to the clients. SourceRule: by ip rules for the cluster addresses of Services. Mark: by packet marks for these
-	// addresses. VRF: the interface is in a VRF, and ip rules for these addresses select it.
+	// addresses. VRF: the interface is in a VRF, and steering states how replies are routed into it.
 	// +optional
 	// +kubebuilder:default=Connection
 	Method NodeMethod `json:"method,omitempty"`
@@ -180,6 +181,12 @@ type NodeUplink struct {
 	// +optional
 	Legs bool `json:"legs,omitempty"`
 
+	// How replies are routed into the VRF, for method VRF. SourceRule: by ip rules for the cluster addresses of Services.
+	// Mark: by packet marks for these addresses. Connection: by connection marks, for any destination; addresses are not
+	// needed. If omitted, SourceRule.
+	// +optional
+	Steering NodeSteering `json:"steering,omitempty"`
+
 	// The nodes that have this interface. If omitted, all nodes.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
@@ -197,6 +204,18 @@ const (
 	NodeSourceRule NodeMethod = "SourceRule"
 	NodeMark       NodeMethod = "Mark"
 	NodeVRF        NodeMethod = "VRF"
+)
+
+// NodeSteering states how replies are routed into the VRF of a network.
+//
+// +kubebuilder:validation:Enum=SourceRule;Mark;Connection
+type NodeSteering string
+
+// Ways into a VRF.
+const (
+	SteerBySource     NodeSteering = "SourceRule"
+	SteerByMark       NodeSteering = "Mark"
+	SteerByConnection NodeSteering = "Connection"
 )
 
 // ReturnPath states how replies are routed back to the network that a connection arrived on.

@@ -87,6 +87,10 @@ type NodeNetwork struct {
 	// +optional
 	Legs bool `json:"legs,omitempty"`
 
+	// How replies are routed into the VRF (method VRF). If empty, SourceRule.
+	// +optional
+	Steering NodeSteering `json:"steering,omitempty"`
+
 	// The connections of pods that leave through this network.
 	// +optional
 	// +listType=atomic

@@ -316,7 +316,7 @@ func readUplink(n *kubedcv1alpha1.ExternalNetwork, nodes []*corev1.Node) snapsho
 	spec := n.Spec.Nodes
 	out := snapshot.Uplink{
 		Meta: readMeta(n.ObjectMeta), Type: string(n.Spec.Type), Interface: spec.Interface, MAC: spec.MAC,
-		Method: string(spec.Method), UseVethPair: spec.Legs,
+		Method: string(spec.Method), UseVethPair: spec.Legs, Steering: string(spec.Steering),
 		Gateways: ParseAddresses(spec.Gateways),
 	}
 	var p parser

@@ -12,11 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/topology"
 	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
+	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -259,4 +262,28 @@ func placeKinds(places []trace.Place) string {
 		all = append(all, s.Kind)
 	}
 	return strings.Join(all, " ")
+}
+
+// The source addresses on links to egress addresses are internal: pods do not leave with them.
+func TestEgressLinkIsNoWayOut(t *testing.T) {
+	router, egress := kubeovn.ManagementVpc, netip.MustParseAddr("198.51.100.200")
+	link := netip.MustParseAddr("241.52.121.10")
+	s := &clusterstate.State{}
+	s.Cluster.Vpcs = []clusterstate.Vpc{{Object: clusterstate.Object{Ref: state.Ref{Kind: "Vpc", Name: router}}}}
+	s.Logical.Routers = []logical.Router{{
+		Name: router,
+		Ports: []logical.RouterPort{{
+			Name: ownership.VPCEgressLinkPort(router, egress), Networks: []netip.Prefix{netip.PrefixFrom(link, 30)},
+		}},
+		NATs: []logical.NAT{{Type: "snat", External: link, Logical: netip.MustParsePrefix("0.0.0.0/0")}},
+	}}
+	if v := topology.BuildGraph(s, nil).Vpcs[0]; v.SNATAddress.IsValid() {
+		t.Errorf("pods leave with %s", v.SNATAddress)
+	}
+	r := &s.Logical.Routers[0]
+	own := netip.MustParseAddr("198.51.100.7")
+	r.NATs = append(r.NATs, logical.NAT{Type: "snat", External: own, Logical: netip.MustParsePrefix("10.16.0.0/16")})
+	if v := topology.BuildGraph(s, nil).Vpcs[0]; v.SNATAddress != own {
+		t.Errorf("pods leave with %s, and not with %s", v.SNATAddress, own)
+	}
 }

@@ -86,10 +86,11 @@ func (b *builder) buildVPC(v clusterstate.Vpc, p clusterstate.Project, router *l
 }
 
 // setDefaultEgress sets the egress network of a VPC: the network of its SNAT address, else the requested one. Pods of
-// the management VPC leave through their nodes; the SNAT address is used only for hosts on the network itself.
+// the management VPC leave through their nodes; the SNAT address is used only for hosts on the network itself. The
+// addresses of links to egress addresses are internal.
 func (b *builder) setDefaultEgress(v *Vpc, p clusterstate.Project) {
 	for _, n := range v.Router.NATs {
-		if n.Type == "snat" && n.Match == "" && !v.SNATAddress.IsValid() {
+		if n.Type == "snat" && n.Match == "" && !v.SNATAddress.IsValid() && !v.Router.isEgressLink(n.ExternalIP) {
 			v.SNATAddress = n.ExternalIP
 		}
 	}
@@ -110,6 +111,14 @@ func (b *builder) setDefaultEgress(v *Vpc, p clusterstate.Project) {
 	}
 	slices.SortStableFunc(v.Networks, func(x, y string) int {
 		return cmp.Compare(boolToInt(y == v.EgressNetwork), boolToInt(x == v.EgressNetwork))
+	})
+}
+
+// isEgressLink reports whether an address is the router's end of a link to an egress address.
+func (r *Router) isEgressLink(a netip.Addr) bool {
+	return slices.ContainsFunc(r.Ports, func(p RouterPort) bool {
+		return ownership.EgressLinkRouter(p.Name) == r.Name &&
+			slices.ContainsFunc(p.Addresses, func(n netip.Prefix) bool { return n.Addr() == a })
 	})
 }
 

@@ -65,12 +65,14 @@ func (f packet) canStartConnection() bool {
 	switch f.Protocol {
 	case match.TCP:
 		return f.TCPFlags&(match.SYN|match.ACK) == match.SYN
-	case match.ICMP:
-		return f.ICMPType != 0
+	case match.ICMP, match.ICMPv6:
+		return f.ICMPType != match.EchoReply(f.Protocol)
 	default:
 		return true
 	}
 }
+
+func (f packet) isICMP() bool { return f.Protocol == match.ICMP || f.Protocol == match.ICMPv6 }
 
 func (f *packet) setTuple(t tuple) {
 	f.Source, f.SourcePort = t.source.Addr(), t.source.Port()
@@ -86,8 +88,11 @@ func (f packet) replyPacket() packet {
 		EthDestination: f.EthSource,
 	}, chassis: f.chassis}
 	out.setTuple(f.tuple().reversed())
-	if f.Protocol == match.TCP {
+	switch {
+	case f.Protocol == match.TCP:
 		out.TCPFlags = match.SYN | match.ACK
+	case f.isICMP():
+		out.ICMPType = match.EchoReply(f.Protocol)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 )
 
@@ -89,5 +90,17 @@ func TestRetransmissionShowsItsBackend(t *testing.T) {
 			t.Errorf("no load balancer in %+v", w.hops)
 		}
 		step = w.resendPacket(first)
+	}
+}
+
+// The answer to a ping starts no connection, in either family.
+func TestPingReplies(t *testing.T) {
+	for f, want := range map[ipfamily.Family]uint8{ipfamily.V4: 0, ipfamily.V6: 129} {
+		var ping packet
+		ping.Protocol, ping.ICMPType = match.EchoRequest(f)
+		reply := ping.replyPacket()
+		if !ping.canStartConnection() || reply.canStartConnection() || reply.ICMPType != want {
+			t.Errorf("%v: ping %+v, reply %+v", f, ping.Packet, reply.Packet)
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 // traceViaNodes traces a packet to an address that nodes have themselves or that kube-proxy serves. It returns one path
 // for each node that may get the packet. What the kernel of a node does is known only from the inspection of that node.
 func (t *Tracer) traceViaNodes(q Query) (out []Path) {
-	if q.Pod != "" {
+	if q.Pod != "" || q.Node != "" {
 		return nil
 	}
 	cluster := &t.survey.Cluster
@@ -304,4 +304,44 @@ func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, 
 	out.Verdict, out.Code, out.About = Unknown, LeavesByNode, []state.Ref{node}
 	out.Reason = fmt.Sprintf("it leaves through node %s, which %s; what happens to it next is not in OVN's rows",
 		node.Name, does)
+}
+
+// sendFromNode sends the packet of the query from a node's port in OVN. The node has routes through that port to the
+// Subnets of Kube-OVN's default VPC; other destinations follow routes that are not in OVN's rows.
+func (w *traceRun) sendFromNode(f packet) (origin, transition, *Path) {
+	about := clusterstate.NodeRef(w.query.Node)
+	at := w.switchPorts[kubeovn.NodePort(w.query.Node)]
+	switch {
+	case at == nil:
+		return origin{}, transition{}, &Path{
+			Verdict: Unknown, Code: CantTell, About: []state.Ref{about},
+			Reason: fmt.Sprintf("node %s does not exist, or has no logical switch port in OVN", w.query.Node),
+		}
+	case !at.reachesOverRouter(f.Destination):
+		return origin{}, transition{}, &Path{
+			Verdict: Unknown, Code: CantTell, About: []state.Ref{about},
+			Reason: fmt.Sprintf("%s is in no Subnet that node %s reaches through OVN: its packets follow the routes of the node",
+				f.Destination, w.query.Node),
+		}
+	}
+	first, next := w.sendFirstPacket(at, f)
+	return first, next, nil
+}
+
+// reachesOverRouter reports whether a router on the port's switch has a Subnet with an address.
+func (p *switchPort) reachesOverRouter(a netip.Addr) bool {
+	for _, at := range p.onSwitch.ports {
+		if at.routerPort == nil {
+			continue
+		}
+		for _, o := range at.routerPort.router.ports {
+			if o.switchPort == nil || o.switchPort.onSwitch.localnetPort != nil {
+				continue
+			}
+			if _, in := o.switchPort.onSwitch.prefixContaining(a); in {
+				return true
+			}
+		}
+	}
+	return false
 }

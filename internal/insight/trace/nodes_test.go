@@ -137,6 +137,7 @@ func defaultVPCSurvey() *clusterstate.State {
 		Routes: []logical.StaticRoute{{Prefix: prefix("0.0.0.0/0"), NextHop: addr("100.64.0.1")}},
 		Policies: []logical.RouterPolicy{
 			{Priority: 31000, Match: "ip4.dst == 10.16.0.0/16", Action: "allow", IDs: own},
+			{Priority: 31000, Match: "ip4.dst == 100.64.0.0/16", Action: "allow", IDs: own},
 			rule(30000, "ip4.dst == 172.22.1.1", "100.64.0.2"),
 			rule(30000, "ip4.dst == 172.22.1.2", "100.64.0.3"),
 			rule(29000, "ip4.src == $ovn.default.node1_ip4", "100.64.0.2"),
@@ -225,4 +226,49 @@ func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.SeenSource)
 		}
 	}
+}
+
+// Nodes reach pods of the default VPC through OVN, and nothing else.
+func TestFromNode(t *testing.T) {
+	ask := func(node, server string) Path {
+		return traceOnePath(t, defaultVPCSurvey(), Query{Node: node, Server: addrPort(server), Protocol: "tcp"})
+	}
+	p := ask("node2", "10.16.0.2:80")
+	assertVerdict(t, p, Answered, "")
+	assertHops(t, p.RequestHops, "Node node2", "Pod default/tool")
+	if p.SeenSource.String() != "100.64.0.3" {
+		t.Errorf("the pod sees %s\n%s", p.SeenSource, formatPath(p))
+	}
+	for _, server := range []string{internet + ":80", loadBalancerIP + ":80", "10.0.0.2:80"} {
+		assertVerdict(t, ask("node2", server), Unknown, CantTell)
+	}
+	assertVerdict(t, ask("node9", "10.16.0.2:80"), Unknown, CantTell)
+}
+
+// Routers answer pings in IPv6, and pods do.
+func TestPingIPv6(t *testing.T) {
+	s := defaultVPCSurvey()
+	subnet := &s.Cluster.Subnets[len(s.Cluster.Subnets)-2]
+	subnet.Prefixes = append(subnet.Prefixes, prefix("fd00:16::/112"))
+	subnet.Gateways = append(subnet.Gateways, addr("fd00:16::1"))
+	r := s.Logical.Router(kubeovn.ManagementVpc)
+	for i := range r.Ports {
+		if r.Ports[i].Name == "ovn-cluster-ovn-default" {
+			r.Ports[i].Networks = append(r.Ports[i].Networks, prefix("fd00:16::1/112"))
+		}
+	}
+	for i := range s.Logical.Switches {
+		if pods := &s.Logical.Switches[i]; pods.Name == "ovn-default" {
+			pods.Ports[0].Addresses = append(pods.Ports[0].Addresses, addr("fd00:16::2"))
+			pods.Ports = append(pods.Ports, logical.SwitchPort{
+				Name: "other.default", MAC: mac("other"), Addresses: []netip.Addr{addr("fd00:16::3")}, Up: true, Chassis: "c2",
+			})
+		}
+	}
+	for _, server := range []string{"fd00:16::1", "fd00:16::3"} {
+		q := Query{Pod: "default/tool", Server: netip.AddrPortFrom(addr(server), 0), Protocol: "icmp"}
+		assertVerdict(t, traceOnePath(t, s, q), Answered, "")
+	}
+	q := Query{Pod: "default/tool", Server: netip.AddrPortFrom(addr("fd00:16::1"), 22), Protocol: "tcp"}
+	assertVerdict(t, traceOnePath(t, s, q), Refused, NoSuchPort) // the router itself answers pings only
 }

@@ -13,6 +13,13 @@ import (
 // Protocols lists the supported protocols.
 var Protocols = []string{"tcp", "udp", "sctp", "icmp"}
 
+// ParseNodeQuery parses a query from a node to an address and port.
+func ParseNodeQuery(node, server, protocol string) (Query, error) {
+	q, err := ParseQuery("", node, server, protocol)
+	q.Node, q.Pod = node, ""
+	return q, err
+}
+
 // ParseQuery parses a query as people write it: from a client outside or a pod (namespace/name), to an address and
 // port.
 func ParseQuery(client, pod, server, protocol string) (q Query, err error) {

@@ -214,7 +214,7 @@ func (p *routerPipeline) dropUntranslated() transition {
 	protocol, number := protocolName(p.pkt.Protocol), p.pkt.DestinationPort
 	about := append(p.addressRefs(p.pkt.Destination), p.ownerRef())
 	nobody := fmt.Sprintf("no load balancer or NAT entry serves port %d/%s of %s", number, protocol, p.pkt.Destination)
-	if p.pkt.Protocol == match.ICMP {
+	if p.pkt.isICMP() {
 		nobody = fmt.Sprintf("nothing answers pings to %s", p.pkt.Destination)
 	}
 	for _, s := range p.survey.Cluster.Services {
@@ -231,7 +231,7 @@ func (p *routerPipeline) dropUntranslated() transition {
 		return p.dropPacket(NotInForce, fmt.Sprintf("%s has the address, but %s: router %s does not translate it",
 			about[i], nobody, p.Name), about...)
 	}
-	if p.pkt.Protocol == match.ICMP && p.hasVIP(p.pkt.Destination) {
+	if p.pkt.isICMP() && p.hasVIP(p.pkt.Destination) {
 		return p.dropUnansweredPing(about)
 	}
 	return p.dropPacket(NoSuchPort, nobody, about...)

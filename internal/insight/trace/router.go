@@ -9,7 +9,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
-	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -76,7 +75,7 @@ func (p *routerPipeline) lrInIPInput() (transition, bool) {
 			"router %s drops it: its source is the router's own address %s", p.Name, f.Source), p.ownerRef()))
 	}
 	own := p.portWithAddress(f.Destination)
-	if own != nil && f.Protocol == match.ICMP && f.ICMPType == 8 {
+	if own != nil && f.isICMP() && f.canStartConnection() { // the only other type that is traced is the reply
 		return endPipeline(p.answerPing(own))
 	}
 	if own != nil && !p.hasVIP(f.Destination) && !p.isSNATAddress(f.Destination) {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
-	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -136,7 +135,7 @@ func (f packet) formatDestination(q Query) string { return f.formatEndpoint(q, f
 
 // formatEndpoint formats an address with its port, unless the port says nothing.
 func (f packet) formatEndpoint(q Query, end netip.AddrPort) string {
-	if f.Protocol == match.ICMP || f.Protocol == match.ICMPv6 ||
+	if f.isICMP() ||
 		end.Port() == defaultClientPort && q.Client.Port() == 0 {
 		return end.Addr().String()
 	}

@@ -23,6 +23,8 @@ import (
 type Query struct {
 	// Pod is the sender, as namespace/name. Empty: the packet enters from outside, from Client.
 	Pod string `json:"pod,omitempty"`
+	// Node is the sender, if it is a node itself. Pod and Client are not set then.
+	Node string `json:"node,omitempty"`
 	// Client is the source. Port 0 means any port.
 	Client netip.AddrPort `json:"client"`
 	// Server is the destination. Protocol is tcp, udp, sctp or icmp.
@@ -209,10 +211,14 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	if f.SourcePort == 0 {
 		f.SourcePort = defaultClientPort
 	}
-	if q.Pod == "" {
+	switch {
+	case q.Node != "":
+		return w.sendFromNode(f)
+	case q.Pod != "":
+		return w.sendFromPod(f)
+	default:
 		return origin{packet: f}, w.enterFromOutside(f), nil
 	}
-	return w.sendFromPod(f)
 }
 
 // sendFromPod sends the packet of the query from its pod.
@@ -237,6 +243,12 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 			About:   []state.Ref{pod.Ref},
 		}
 	}
+	first, next := w.sendFirstPacket(at, f)
+	return first, next, nil
+}
+
+// sendFirstPacket sends the packet of the query from a switch port, with the port's address.
+func (w *traceRun) sendFirstPacket(at *switchPort, f packet) (origin, transition) {
 	for _, a := range at.Addresses {
 		if ipfamily.Same(a, f.Destination) {
 			f.Source = a
@@ -244,16 +256,16 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	}
 	f.chassis, f.EthSource = at.Chassis, at.mac
 	w.noteSender(origin{at, f})
-	return origin{at, f}, w.sendFromPort(at, f), nil
+	return origin{at, f}, w.sendFromPort(at, f)
 }
 
 func (w *traceRun) noteSender(s origin) {
 	about, node := w.switchPortRef(s.switchPort), w.nodeOfChassis(s.packet.chassis)
-	w.addHop(s.packet, Hop{
-		About:  about,
-		Row:    "Logical_Switch_Port " + s.switchPort.Name,
-		Places: atPod(about, s.packet.formatSource(w.query), node),
-	}, "sends it")
+	places := atPod(about, s.packet.formatSource(w.query), node)
+	if about.Kind == clusterstate.NodeKind {
+		places = []Place{atNode(about.Name, "sends it from "+s.packet.Source.String())}
+	}
+	w.addHop(s.packet, Hop{About: about, Row: "Logical_Switch_Port " + s.switchPort.Name, Places: places}, "sends it")
 }
 
 // sendFromPort sends a packet from a port of a switch: to the owner of the destination address on that switch, or to

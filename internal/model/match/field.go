@@ -42,6 +42,14 @@ func EchoRequest(f ipfamily.Family) (protocol, icmpType uint8) {
 	return ICMPv6, 128
 }
 
+// EchoReply returns the ICMP type of the answer to a ping.
+func EchoReply(protocol uint8) uint8 {
+	if protocol == ICMPv6 {
+		return 129
+	}
+	return 0
+}
+
 // SYN and ACK are TCP flags.
 const (
 	SYN = 0x2

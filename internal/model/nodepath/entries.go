@@ -30,6 +30,9 @@ type Nft = state.Set[NftKey, NftValue]
 // Sysctls are kernel settings.
 type Sysctls = state.Set[SysctlKey, Sysctl]
 
+// TableNames are names of routing tables.
+type TableNames = state.Set[TableID, TableName]
+
 // LinkKey is the name of an interface and one aspect of it.
 type LinkKey struct {
 	Aspect LinkAspect
@@ -239,3 +242,21 @@ func (s Sysctl) Equal(o Sysctl) bool {
 
 // String returns the value.
 func (s Sysctl) String() string { return s.Text }
+
+// TableID is the number of a routing table.
+type TableID int
+
+// Compare orders by number.
+func (t TableID) Compare(o TableID) int { return cmp.Compare(t, o) }
+
+// String formats the key for people.
+func (t TableID) String() string { return fmt.Sprintf("name of table %d", int(t)) }
+
+// TableName is the name that ip prints for a routing table.
+type TableName string
+
+// Equal compares names.
+func (n TableName) Equal(o TableName) bool { return n == o }
+
+// String returns the name.
+func (n TableName) String() string { return string(n) }

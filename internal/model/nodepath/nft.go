@@ -103,16 +103,16 @@ func (w *networkCompiler) markStatement() string {
 	return fmt.Sprintf("meta mark set meta mark and %#x or %#x", ^uint32(ownership.NodeMarkMask), w.fwMark())
 }
 
-// markConnections adds the rules that mark connections and their replies. A connection that arrives on the interface
+// markConnections adds the rules that mark connections and their replies. A connection that arrives on an interface
 // gets the network's number as connection mark, if it has none. Its replies get that as packet mark, both forwarded and
 // local ones. A connection that is older than the rules is marked with its next incoming packet.
-func (w *networkCompiler) markConnections() {
+func (w *networkCompiler) markConnections(arrival string) {
 	w.addNftRule("marks", "comes", fmt.Sprintf(
 		"iifname %q ct direction original ct mark and %#x == 0 ct mark set ct mark or %#x",
-		w.dev.Name, ownership.NodeMarkMask, w.fwMark()))
+		arrival, ownership.NodeMarkMask, w.fwMark()))
 	reply := fmt.Sprintf("ct direction reply ct mark and %#x == %#x %s", ownership.NodeMarkMask, w.fwMark(),
 		w.markStatement())
-	w.addNftRule("marks", "returns", fmt.Sprintf("iifname != %q %s", w.dev.Name, reply))
+	w.addNftRule("marks", "returns", fmt.Sprintf("iifname != %q %s", arrival, reply))
 	w.addNftRule("local", "returns", reply)
 }
 
@@ -222,7 +222,7 @@ func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, 
 	default:
 		w.addNftRule("marks", name+nftHeader(f),
 			fmt.Sprintf("iifname != %q ct direction original %s %s", w.dev.Name, match, w.markStatement()))
-		table, replies := w.egressTable()
+		table, replies := w.markTable()
 		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), Family: f}, table)
 		if replies != "" {
 			w.relaxRPFilter(replies)
@@ -231,11 +231,11 @@ func (w *networkCompiler) emitPodRouting(name, match string, pods []netip.Addr, 
 	return ""
 }
 
-// egressTable returns the table for marked packets, and the interface on which reverse path filtering must be relaxed,
-// because replies have no mark and would be routed back through another interface. Without a veth pair, the kernel uses
-// the VRF's table for the check. With a veth pair, replies to pods cross it as well, because conntrack has the
-// connection in the VRF's zone.
-func (w *networkCompiler) egressTable() (table int, replies string) {
+// markTable returns the table for marked packets, and the interface on which reverse path filtering must be relaxed,
+// because packets that arrive there have no mark and their source would be routed through another interface. In a VRF
+// without a veth pair there is none: the kernel uses the VRF's table for the check. With a veth pair, packets from the
+// network cross it, also replies to pods, because conntrack has their connection in the VRF's zone.
+func (w *networkCompiler) markTable() (table int, unmarked string) {
 	switch near, _ := w.vethNames(); {
 	case w.spec.Method != kubedcv1alpha1.NodeVRF:
 		return w.tableID(), w.dev.Name

@@ -42,6 +42,8 @@ type Kernel struct {
 	Routes  Routes
 	Nft     Nft
 	Sysctls Sysctls
+	// TableNames are names of routing tables for people. They are files of iproute2, not of the kernel.
+	TableNames TableNames
 	// Networks are the results, sorted by name.
 	Networks []NetworkResult
 }
@@ -60,7 +62,9 @@ func NetworkRef(network string) state.Ref {
 
 // Compile returns the kernel state that a NodePath asks for.
 func Compile(spec Spec, node Node) *Kernel {
-	k := &Kernel{Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Sysctls: Sysctls{}}
+	k := &Kernel{
+		Links: Links{}, Rules: Rules{}, Routes: Routes{}, Nft: Nft{}, Sysctls: Sysctls{}, TableNames: TableNames{},
+	}
 	networks := slices.Clone(spec.Networks)
 	slices.SortFunc(networks, func(a, b NetworkSpec) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range networks {
@@ -135,7 +139,7 @@ func (w *networkCompiler) compileNetwork() string {
 	case kubedcv1alpha1.NodeMark:
 		w.emitRoutingTable()
 		w.markServices()
-		w.emitMarkRules(w.tableID())
+		w.emitMarkRules()
 	case kubedcv1alpha1.NodeVRF:
 		if w.dev.Master != "" { // the kernel would remove it from that master
 			return fmt.Sprintf("interface %s is in %s and can't be in a VRF as well; take it out of that, or choose another method", w.dev.Name, w.dev.Master)
@@ -143,8 +147,8 @@ func (w *networkCompiler) compileNetwork() string {
 		w.emitVRF()
 	default:
 		w.emitRoutingTable()
-		w.markConnections()
-		w.emitMarkRules(w.tableID())
+		w.markConnections(w.dev.Name)
+		w.emitMarkRules()
 	}
 	return cmp.Or(wrong, w.emitEgress())
 }
@@ -246,13 +250,16 @@ func (w *networkCompiler) emitSourceRules(table int) {
 	}
 }
 
-// emitMarkRules adds the rules that look up a table for marked packets. It relaxes reverse path filtering, because
-// incoming packets have no mark yet and their source would be routed through another interface.
-func (w *networkCompiler) emitMarkRules(table int) {
+// emitMarkRules adds the rules that look up a table for marked packets. It relaxes reverse path filtering where incoming
+// packets have no mark yet and their source would be routed through another interface.
+func (w *networkCompiler) emitMarkRules() {
+	table, unmarked := w.markTable()
 	for _, g := range w.gateways {
 		w.addRule(RuleKey{Pref: ownership.NodeRuleMark, Mark: w.fwMark(), Family: ipfamily.Of(g)}, table)
 	}
-	w.relaxRPFilter(w.dev.Name)
+	if unmarked != "" {
+		w.relaxRPFilter(unmarked)
+	}
 }
 
 // relaxRPFilter sets loose reverse path filtering on an interface. 0 is acceptable unless StrictRPFilter is set.
@@ -270,6 +277,23 @@ func escapeIfName(name string) string { return strings.ReplaceAll(name, ".", "/"
 func (w *networkCompiler) addRoute(r Route) {
 	key := r.Key()
 	w.kernel.Routes[key] = state.Entry[Route]{Value: r, Origin: w.origin}
+	w.nameTable(r.Table)
+}
+
+// nameTable adds the name of one of the network's tables. It is built from the network's number: names of
+// ExternalNetworks are up to 253 characters long.
+func (w *networkCompiler) nameTable(table int) {
+	prefix := ""
+	switch table {
+	case w.tableID():
+		prefix = ownership.NodeTableNamePrefix
+	case w.vethTableID():
+		prefix = ownership.NodeVethPrefix
+	default:
+		return // the main table has its name
+	}
+	name := fmt.Sprintf("%s%d", prefix, w.number)
+	w.kernel.TableNames[TableID(table)] = state.Entry[TableName]{Value: TableName(name), Origin: w.origin}
 }
 
 func (w *networkCompiler) addRule(key RuleKey, table int) {

@@ -52,6 +52,7 @@ func formatKernel(k *Kernel) string {
 	out = append(out, formatSet(k.Routes)...)
 	out = append(out, formatSet(k.Nft)...)
 	out = append(out, formatSet(k.Sysctls)...)
+	out = append(out, formatSet(k.TableNames)...)
 	return strings.Join(out, "\n")
 }
 
@@ -112,7 +113,17 @@ var goldenNetworks = map[string]NetworkSpec{
 	"mark":          testNetwork("Mark"),
 	"vrf":           testNetwork("VRF"),
 	"vrf-with-legs": networkWith("VRF", func(n *NetworkSpec) { n.Legs, n.Number = true, 200 }),
-	"one-family":    networkWith("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
+	"vrf-by-mark":   networkWith("VRF", func(n *NetworkSpec) { n.Steering = "Mark" }),
+	"vrf-by-connection": networkWith("VRF", func(n *NetworkSpec) {
+		n.Steering, n.Services = "Connection", nil
+		addEgress(n)
+		n.Egress = n.Egress[:1]
+	}),
+	"vrf-with-legs-by-mark": networkWith("VRF", func(n *NetworkSpec) { n.Legs, n.Steering = true, "Mark" }),
+	"vrf-with-legs-by-connection": networkWith("VRF", func(n *NetworkSpec) {
+		n.Legs, n.Steering, n.Services = true, "Connection", nil
+	}),
+	"one-family": networkWith("SourceRule", func(n *NetworkSpec) { n.Gateways = n.Gateways[:1] }),
 	"dotted": networkWith("Connection", func(n *NetworkSpec) {
 		n.Interface, n.Gateways = "eth1.7", []string{"198.51.100.1"}
 	}),

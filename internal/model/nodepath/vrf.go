@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -38,7 +39,23 @@ func (w *networkCompiler) emitVRF() {
 	for _, p := range w.clusterPrefixes() {
 		w.addRule(RuleKey{Pref: ownership.NodeRuleToCluster, To: p.Masked(), Family: ipfamily.Of(p.Addr())}, MainTable)
 	}
-	w.emitSourceRules(w.tableID())
+	w.emitSteering(w.tableID(), w.dev.Name)
+}
+
+// emitSteering adds the routing of replies into the VRF through a table. Packets of the network enter the node's default
+// routing domain through an interface: the network's own, or the near end of the veth pair. Conntrack has connections
+// there under that interface, in the zone of the replies.
+func (w *networkCompiler) emitSteering(table int, arrival string) {
+	switch w.spec.Steering {
+	case kubedcv1alpha1.SteerByMark:
+		w.markServices()
+		w.emitMarkRules()
+	case kubedcv1alpha1.SteerByConnection:
+		w.markConnections(arrival)
+		w.emitMarkRules()
+	default:
+		w.emitSourceRules(table)
+	}
 }
 
 // clusterPrefixes returns the cluster's prefixes of the families that the network has.
@@ -72,7 +89,7 @@ func (w *networkCompiler) emitVethPair(vrf string) {
 		}
 		w.addRoute(Route{Table: w.vethTableID(), To: ipfamily.Of(g).Everything(), Via: there.Addr(), Dev: near})
 	}
-	w.emitSourceRules(w.vethTableID())
+	w.emitSteering(w.vethTableID(), near)
 	side := fmt.Sprintf("{ %q, %q, %q } ct zone set %d", w.dev.Name, far, vrf, w.tableID())
 	w.addNftRule("zones", "far", "iifname "+side)
 	w.addNftRule("ownzones", "far", "oifname "+side) // so that replies to the node's own packets in the VRF match

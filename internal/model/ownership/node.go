@@ -21,6 +21,11 @@ const (
 	NodeTableBase       = 9100
 	NodeVethTableOffset = 300
 
+	// NodeTableNamePrefix and the number of a network are the name of its routing table, NodeVethPrefix and the number
+	// that of the table into its veth pair. NodeTableNamesFile has them, in a directory that iproute2 reads.
+	NodeTableNamePrefix = "sp-net-"
+	NodeTableNamesFile  = "sallyport.conf"
+
 	// NodeMarkMask are our bits of packet and connection marks. kube-proxy uses 0x4000 and 0x8000, Kube-OVN 0x4000 and
 	// some of 0xf000f.
 	NodeMarkMask  = 0x7f800000

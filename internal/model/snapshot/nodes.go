@@ -34,6 +34,7 @@ type Uplink struct {
 	ServicePrefixes []netip.Prefix // external addresses of Services that are reachable there
 	ClientPrefixes  []netip.Prefix
 	UseVethPair     bool
+	Steering        string
 	Nodes           []string
 	Admitted        Admitted // namespaces that may use it for egress; nil: all
 	Malformed       Malformed

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/e2e/harness"
@@ -19,6 +20,7 @@ type manualCommand struct {
 	command      string
 	method       string
 	withVethPair bool
+	steering     string
 	agentWrites  string // text to find in the agent's output; empty: nothing is needed
 	note         string // instead of agentWrites
 	test         string
@@ -37,6 +39,12 @@ var manualCommands = []manualCommand{
 		method:      "SourceRule",
 		agentWrites: `^route 0\.0\.0\.0/0`,
 		test:        "TestAgentOnNodes/methods/SourceRule",
+	},
+	{
+		command:     "`echo 200 device1 >> /etc/iproute2/rt_tables`",
+		method:      "SourceRule",
+		agentWrites: `^name of table`,
+		test:        "TestPlatform4VRFWithMarks",
 	},
 	{
 		command:     "`ip rule add from $CLUSTERIP1 lookup device1`",
@@ -133,6 +141,23 @@ var manualCommands = []manualCommand{
 		test:         "TestAgent2VRF",
 	},
 	{
+		command: "`vrf/setup_marking.sh`: `iptables -A PREROUTING -t mangle -s $CLUSTERIP1 -j MARK --set-mark 1`, " +
+			"`ip rule add fwmark 1 table 200`",
+		method:       "VRF",
+		withVethPair: true,
+		steering:     "Mark",
+		agentWrites:  `^(nft (rule marks|element services)|rule .*fwmark)`,
+		test:         "TestPlatform4VRFWithMarks",
+	},
+	{
+		command:      "(none: each Service needs its own rule)",
+		method:       "VRF",
+		withVethPair: true,
+		steering:     "Connection",
+		agentWrites:  `^(nft rule (marks|local)|rule .*fwmark)`,
+		test:         "TestPlatform4VRFWithMarks",
+	},
+	{
 		command:     "`-A OVN-KUBE-EGRESS-SVC -s 10.244.0.5/32 -j SNAT --to-source 192.168.12.0` (an EgressService)",
 		method:      "Connection",
 		agentWrites: `^nft rule leaves net1 egress0`, test: "TestNodeEgress",
@@ -161,7 +186,7 @@ var manualCommands = []manualCommand{
 func compileManualSetup(h manualCommand) *nodepath.Kernel {
 	n := nodepath.NetworkSpec{
 		Name: "net1", Number: 1, Interface: "eth1", Gateways: []string{"10.111.221.21"},
-		Method: nodepath.Method(h.method), Legs: h.withVethPair,
+		Method: nodepath.Method(h.method), Legs: h.withVethPair, Steering: kubedcv1alpha1.NodeSteering(h.steering),
 		Clients: []string{"10.111.223.0/24"}, Services: []string{"10.96.145.170"},
 		Inside: []string{"10.96.0.0/12", "10.244.0.0/16"},
 	}
@@ -183,7 +208,7 @@ func compileManualSetup(h manualCommand) *nodepath.Kernel {
 // kernelLines returns everything that the kernel should hold, one line each.
 func kernelLines(k *nodepath.Kernel) []string {
 	return slices.Concat(entryLines(k.Links), entryLines(k.Rules), entryLines(k.Routes), entryLines(k.Nft),
-		entryLines(k.Sysctls))
+		entryLines(k.Sysctls), entryLines(k.TableNames))
 }
 
 func entryLines[K state.Key[K], V state.Value[V]](set state.Set[K, V]) (out []string) {
@@ -223,6 +248,9 @@ func TestAgent5Seed(t *testing.T) {
 		method := h.method
 		if h.withVethPair {
 			method += " with `legs: true`"
+		}
+		if h.steering != "" {
+			method += ", `steering: " + h.steering + "`"
 		}
 		fmt.Fprintf(&text, "| %s | %s | %s | `%s` |\n", h.command, method, what, h.test)
 	}

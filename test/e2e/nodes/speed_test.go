@@ -193,7 +193,7 @@ func newForwardingNode(t *testing.T, method kubedcv1alpha1.NodeMethod, services 
 	}
 	dir := t.TempDir()
 	if err := errors.Join(p.createLinks(), p.addRoutes(), p.node.Do(func() (err error) {
-		p.applier, err = agent.NewApplier(dir, kernel.SysctlRoot)
+		p.applier, err = agent.NewApplier(dir, kernel.SysctlRoot, "")
 		return errors.Join(err, addServiceDNAT(t.Context()))
 	})); err != nil {
 		t.Fatal(err)

@@ -20,9 +20,10 @@ func TestAgent2VRF(t *testing.T) {
 			item, live := agentItems.Item(t, 2), agentItems.Item(t, 4)
 			begun := time.Now()
 			got, err := harness.RunVM(t, kit, vm.Job{
-				Kernel: kernel, Program: program, Args: []string{"-test.v"}, Programs: []string{"nft", "ip"},
-				Spare:   []string{"vrf"}, // the test also checks the agent's message without the module
-				Modules: []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
+				Kernel: kernel, Program: program, Args: []string{"-test.v", "-test.run", "^TestVRF$"},
+				Programs: []string{"nft", "ip"},
+				Spare:    []string{"vrf"}, // the test also checks the agent's message without the module
+				Modules:  []string{"veth", "nf_tables", "nft_ct", "nft_chain_nat", "nft_nat", "nft_masq"},
 			})
 			if err != nil || got.Status != 0 {
 				t.Fatalf("status %d, %v\n%s", got.Status, err, got.Output)

@@ -37,7 +37,7 @@ func spec(legs bool) nodepath.Spec {
 func carry(t *testing.T, w *world, dir string, spec nodepath.Spec) (report *agent.Report) {
 	t.Helper()
 	err := w.node.Do(func() error {
-		carrier, err := agent.NewApplier(dir, kernel.SysctlRoot)
+		carrier, err := agent.NewApplier(dir, kernel.SysctlRoot, kernel.TableNamesDir)
 		if err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (w *world) missing(t *testing.T) {
 				t.Errorf("%q is missing in %s", words, first)
 			}
 		}
-		if rules := ip(t, w.node, "rule show"); strings.Contains(rules, "9107") || strings.Contains(rules, "9407") {
+		if rules := ip(t, w.node, "rule show"); strings.Contains(rules, "9107") || strings.Contains(rules, "9407") || strings.Contains(rules, "sp-") {
 			t.Errorf("there are rules without a VRF:\n%s", rules)
 		}
 		carried(t, w, dir, nodepath.Spec{})
@@ -288,7 +288,7 @@ func found(t *testing.T, w *world) []string {
 		-6 rule show
 		route show table all
 		-6 route show table all`)
-	out += run(t, w.node, "nft", "list", "ruleset")
+	out += run(t, w.node, "nft", "list", "ruleset") + nameFiles(t)
 	err := w.node.Do(func() error {
 		files, err := filepath.Glob("/proc/sys/net/ipv[46]/conf/*/*")
 		files = append(files, "/proc/sys/net/ipv4/tcp_l3mdev_accept", "/proc/sys/net/ipv4/udp_l3mdev_accept",

@@ -1,4 +1,5 @@
-// Package vrf is what TestAgent2VRF runs in virtual machines: method VRF of the node agent, by packets.
+// Package vrf is what TestAgent2VRF and TestPlatform4VRFWithMarks run in virtual machines: method VRF of the node agent,
+// by packets.
 package vrf
 
 import (
@@ -91,6 +92,7 @@ func end(ns netns.NS, name string, addresses ...string) netns.End {
 
 func build(t *testing.T) *world {
 	t.Helper()
+	nameForeign(t)
 	w := &world{
 		client: space(t, "client"), router: space(t, "router"), node: space(t, "node"),
 		uplink: space(t, "uplink"), inside: space(t, "cluster"), pod: space(t, "pod"),
