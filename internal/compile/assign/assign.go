@@ -223,31 +223,47 @@ const standbyCount = 2
 // assignStandbys chooses the nodes that take addresses over. The addresses of one node are spread evenly over the
 // others. Nodes that hold another address of the same request come last. Current standbys are preferred.
 func (a *assignment) assignStandbys() {
-	place := func(c *claim, n *node) int {
+	for _, c := range a.claims {
+		if c.node == nil {
+			continue
+		}
+		best := a.bestStandbys(c)
+		if len(best) > 0 {
+			best[0].standbyFor[c.node]++
+		}
+		for _, n := range best {
+			c.newStandbys = append(c.newStandbys, n.Name)
+		}
+	}
+}
+
+// bestStandbys returns the best standbyCount nodes for an address, the best first; of equal nodes the first by name.
+func (a *assignment) bestStandbys(c *claim) (best []*node) {
+	place := func(n *node) int {
 		if i := slices.Index(c.Standbys, n.Name); i >= 0 {
 			return i
 		}
 		return len(c.Standbys)
 	}
-	for _, c := range a.claims {
-		if c.node == nil {
+	compare := func(x, y *node) int {
+		return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]),
+			cmp.Compare(place(x), place(y)),
+			cmp.Compare(x.addressCount+x.standbyFor[c.node], y.addressCount+y.standbyFor[c.node]))
+	}
+	for _, n := range a.nodes {
+		if n == c.node || n.State != Up || !n.isEligible(c) || n.Name == c.AvoidNode {
 			continue
 		}
-		able := slices.DeleteFunc(slices.Clone(a.nodes), func(n *node) bool {
-			return n == c.node || n.State != Up || !n.isEligible(c) || n.Name == c.AvoidNode
-		})
-		slices.SortStableFunc(able, func(x, y *node) int {
-			return cmp.Or(compareBool(x.requests[c.request.Name], y.requests[c.request.Name]),
-				cmp.Compare(place(c, x), place(c, y)),
-				cmp.Compare(x.addressCount+x.standbyFor[c.node], y.addressCount+y.standbyFor[c.node]))
-		})
-		if len(able) > 0 {
-			able[0].standbyFor[c.node]++
+		i := len(best)
+		for i > 0 && compare(n, best[i-1]) < 0 {
+			i--
 		}
-		for _, n := range able[:min(len(able), standbyCount)] {
-			c.newStandbys = append(c.newStandbys, n.Name)
+		if i < standbyCount {
+			best = slices.Insert(best, i, n)
+			best = best[:min(len(best), standbyCount)]
 		}
 	}
+	return best
 }
 
 // rebalanceOne moves one address that may move from the node that holds the most to one that holds at least two fewer.

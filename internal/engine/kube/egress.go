@@ -77,12 +77,6 @@ func (c *Cluster) listEgressIPs(ctx context.Context) ([]*ovnv1.EgressIP, error) 
 	return out, nil
 }
 
-// selectingEgressIPs returns the EgressIPs that select pods of a namespace.
-func (c *Cluster) selectingEgressIPs(ctx context.Context, ns *corev1.Namespace) ([]*ovnv1.EgressIP, error) {
-	all, err := c.listEgressIPs(ctx)
-	return slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool { return !c.matchesNamespace(e, ns) }), err
-}
-
 // matchesNamespace reports whether the namespace selector of an EgressIP matches a namespace.
 func (c *Cluster) matchesNamespace(e *ovnv1.EgressIP, ns client.Object) bool {
 	choice, readable := c.cachedSelectors(e)
@@ -261,51 +255,6 @@ func (c *Cluster) lookUpEgressReferences(ctx context.Context, in *Inputs) error 
 	return c.lookUpObjects(ctx, in, keys, addresses)
 }
 
-// egressScope is where an EgressIP selects pods.
-type egressScope struct {
-	vpcs                 []string
-	managementNamespaces []string // the selected namespaces of the management VPC
-}
-
-// listEgressScopes returns the scope of each EgressIP.
-func (c *Cluster) listEgressScopes(ctx context.Context, of []*ovnv1.EgressIP) (map[string]egressScope, error) {
-	out := map[string]egressScope{}
-	if len(of) == 0 {
-		return out, nil
-	}
-	var projects kubedcv1.ProjectList
-	if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Projects: %w", err)
-	}
-	forEachSelecting := func(ns client.Object, do func(*egressScope)) {
-		for _, e := range of {
-			if c.matchesNamespace(e, ns) {
-				scope := out[e.Name]
-				do(&scope)
-				out[e.Name] = scope
-			}
-		}
-	}
-	for i := range projects.Items {
-		shard := snapshot.ProjectShard(projects.Items[i].Namespace, projects.Items[i].Name)
-		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: shard})
-		if err != nil || projects.Items[i].DeletionTimestamp != nil || ns.GetDeletionTimestamp() != nil {
-			continue // does not exist yet, or is being deleted
-		}
-		forEachSelecting(ns, func(s *egressScope) { s.vpcs = append(s.vpcs, shard) })
-	}
-	namespaces, err := c.listManagementNamespaces(ctx)
-	for _, ns := range namespaces {
-		if ns.DeletionTimestamp == nil {
-			forEachSelecting(ns, func(s *egressScope) {
-				s.vpcs = append(s.vpcs, kubeovn.ManagementVpc)
-				s.managementNamespaces = append(s.managementNamespaces, ns.Name)
-			})
-		}
-	}
-	return out, err
-}
-
 // projectShards returns the shards of projects, which are also the names of their namespaces.
 func projectShards(projects []kubedcv1.Project) map[string]bool {
 	out := make(map[string]bool, len(projects))
@@ -325,29 +274,29 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 			return nil, fmt.Errorf("list %T: %w", list, err)
 		}
 	}
-	out := map[string]snapshot.PodSample{}
+	out, selecting := map[string]snapshot.PodSample{}, c.selectorLookup(of)
 	served := projectShards(projects.Items)
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
 		if served[ns.Name] || isManagementNamespace(ns) || ns.DeletionTimestamp != nil {
 			continue
 		}
-		if err := c.addUnservedPods(ctx, ns, of, out); err != nil {
+		if err := c.addUnservedPods(ctx, ns, selecting(ns), out); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// addUnservedPods adds the pods of a namespace to the EgressIPs that select them.
-func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, of []*ovnv1.EgressIP,
+// addUnservedPods adds the pods of a namespace to the EgressIPs that select them, of those that select the namespace.
+func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, selecting []*ovnv1.EgressIP,
 	out map[string]snapshot.PodSample,
 ) error {
 	var pods corev1.PodList
 	read := false
-	for _, e := range of {
+	for _, e := range selecting {
 		choice, readable := c.cachedSelectors(e)
-		if !readable || e.DeletionTimestamp != nil || !choice.namespaces.Matches(labels.Set(ns.Labels)) {
+		if !readable || e.DeletionTimestamp != nil {
 			continue
 		}
 		if !read {
@@ -420,13 +369,25 @@ func (in *Inputs) EgressIPObjects() []client.Object {
 
 // enqueueEgress enqueues the shard of egress addresses if there are EgressIPs.
 func (w *eventMapper) enqueueEgress(ctx context.Context) {
-	if all, err := w.cluster.listEgressIPs(ctx); err == nil && len(all) > 0 {
+	if w.cluster.hasEgressIPs(ctx) {
 		w.enqueue(shard.Egress)
 	}
 }
 
+// enqueueEgressOf enqueues the shard of egress addresses if EgressIPs select, or selected, one of the versions of a
+// namespace, or if it is an organization: its labels decide which networks its Projects may use.
+func (w *eventMapper) enqueueEgressOf(ctx context.Context, versions ...client.Object) {
+	for _, ns := range versions {
+		if ns != nil && (w.cluster.isSelected(ctx, ns) || w.cluster.isOrganization(ctx, ns.GetName())) {
+			w.enqueueEgress(ctx)
+			return
+		}
+	}
+}
+
 // handleEgressIP enqueues the shard of egress addresses and the VPCs whose pods the EgressIP selects or selected.
-func (w *eventMapper) handleEgressIP(ctx context.Context, was, is client.Object) {
+func (w *eventMapper) handleEgressIP(ctx context.Context, name string, was, is client.Object) {
+	w.cluster.indexEgressIP(name, is)
 	w.enqueue(shard.Egress)
 	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
@@ -468,7 +429,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 	if err != nil {
 		return
 	}
-	if by, err := w.cluster.selectingEgressIPs(ctx, ns.(*corev1.Namespace)); err == nil && len(by) > 0 {
+	if w.cluster.isSelected(ctx, ns) {
 		switch {
 		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
@@ -489,7 +450,7 @@ func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return
 	}
-	w.enqueueEgress(ctx)
+	w.enqueueEgressOf(ctx, was, is)
 	for _, o := range []client.Object{was, is} {
 		if o != nil {
 			w.enqueueIfProject(ctx, o.GetName())
@@ -512,6 +473,16 @@ func (w *eventMapper) handleEgressNode(ctx context.Context, was, is client.Objec
 		return []any{n.Labels, readEgressNode(n)}
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) {
+		w.enqueueEgress(ctx)
+	}
+}
+
+// enqueueProjectEgress enqueues the shard of egress addresses if EgressIPs select the namespace of a project. If there
+// is no namespace yet, its own event does.
+func (w *eventMapper) enqueueProjectEgress(ctx context.Context, p *kubedcv1.Project) {
+	name := snapshot.ProjectShard(p.Namespace, p.Name)
+	if ns, err := w.cluster.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name}); err == nil &&
+		w.cluster.isSelected(ctx, ns) {
 		w.enqueueEgress(ctx)
 	}
 }

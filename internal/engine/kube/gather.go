@@ -28,6 +28,7 @@ const (
 	projectIndex       = "project-shard" // Projects by the shard that follows from their names
 	externalIndex      = "external"      // Subnets with the label of an external network
 	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they request or have
+	labelIndex         = "label"         // Namespaces by their labels, with and without the value
 	subnetIndex        = "subnet"        // Namespaces by the Subnet in which their pods get addresses
 	quotaIndex         = "quota"         // EIps that a quota refuses
 	egressServiceIndex = "leaves"        // Services whose pods use the address of the Service for egress
@@ -61,6 +62,7 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 		{&corev1.Namespace{}, subnetIndex, func(o client.Object) []string {
 			return []string{podSubnet(o.(*corev1.Namespace))}
 		}},
+		{&corev1.Namespace{}, labelIndex, indexByLabels},
 		{&corev1.Service{}, egressServiceIndex, func(o client.Object) []string {
 			if !hasEgressAnnotation(o) {
 				return nil

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +37,10 @@ type Cluster struct {
 	contentCache  versionCache[string]          // of objects: the fields that we applied
 	statusCache   versionCache[intent.Status]   // of statuses
 	selectorCache versionCache[egressSelectors] // of EgressIPs: their parsed selectors
+	// egressIndex are the namespace selectors of EgressIPs, and egressEvents the events that keep it up to date; nil: there
+	// is no watch.
+	egressIndex  selectorIndex
+	egressEvents atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 	// managementSelected: in the last run of the management VPC, EgressIPs selected its pods.
 	managementSelected atomic.Bool
 }

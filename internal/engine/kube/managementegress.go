@@ -21,22 +21,6 @@ import (
 // addresses are those that Kube-OVN wrote to the port: it does so before the pod starts, and users can't write them.
 // A user who may write a pod could claim the address of a pod in another namespace with its annotation.
 
-// listManagementNamespaces returns the namespaces whose pods get addresses of the management VPC. These are those that
-// its shard decides about, and organizations.
-func (c *Cluster) listManagementNamespaces(ctx context.Context) (out []*corev1.Namespace, err error) {
-	var list corev1.NamespaceList
-	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet),
-		client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("list namespaces of the management VPC: %w", err)
-	}
-	for i := range list.Items {
-		if isManagementNamespace(&list.Items[i]) {
-			out = append(out, &list.Items[i])
-		}
-	}
-	return out, nil
-}
-
 // lookUpSelectedNamespaces adds the selected namespaces of the management VPC if a network restricts who may use it.
 func (c *Cluster) lookUpSelectedNamespaces(ctx context.Context, in *Inputs, scopes map[string]egressScope) error {
 	if !in.hasRestrictedNetwork() {
@@ -88,6 +72,7 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 			names[p.Namespace] = true
 		}
 	}
+	selecting := c.selectorLookup(all)
 	for name := range names {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
 		if apierrors.IsNotFound(err) {
@@ -97,10 +82,8 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 			return fmt.Errorf("read namespace %s: %w", name, err)
 		}
 		in.selecting[name] = map[*ovnv1.EgressIP]bool{}
-		for _, e := range all {
-			if c.matchesNamespace(e, ns) {
-				in.selecting[name][e] = true
-			}
+		for _, e := range selecting(ns) {
+			in.selecting[name][e] = true
 		}
 		if len(in.selecting[name]) == 0 {
 			continue

@@ -57,8 +57,12 @@ func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(of sh
 			return err
 		}
 		w := &eventMapper{cluster: c, enqueue: func(s shard.Shard) { ask(s, string(key.Kind)) }}
-		if _, err := informer.AddEventHandler(w.eventHandler(ctx)); err != nil {
+		registration, err := informer.AddEventHandler(w.eventHandler(ctx))
+		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
+		}
+		if key.Kind == intent.EgressIP {
+			c.egressEvents.Store(&registration)
 		}
 	}
 	return nil
@@ -100,7 +104,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	case *kubedcv1.Project:
 		w.handleProject(ctx, o, was == nil || is == nil)
 	case *ovnv1.EgressIP:
-		w.handleEgressIP(ctx, was, is)
+		w.handleEgressIP(ctx, o.Name, was, is)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.enqueueNamespace(ctx, o.GetNamespace())
 		w.handleFreedQuota(ctx, was, is)
@@ -126,7 +130,7 @@ func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, cr
 	w.enqueueNamed(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
 	if createdOrDeleted || o.DeletionTimestamp != nil {
-		w.enqueueEgress(ctx)
+		w.enqueueProjectEgress(ctx, o)
 	}
 	if createdOrDeleted {
 		w.enqueueOrganization(ctx, o.Namespace, false)

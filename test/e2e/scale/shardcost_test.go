@@ -31,6 +31,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/internal/model/status"
@@ -41,15 +42,21 @@ type memoryCluster struct {
 	*kube.Cluster
 	mu        sync.Mutex
 	informers map[string]toolscache.SharedIndexInformer // by kind
+	events    map[string]*watch.FakeWatcher             // by kind
 	versions  int
+	enqueued  map[shard.Shard]int // how often events have enqueued each shard
+	changed   *sync.Cond          // enqueued has changed
 }
 
-// emptySource is an API server without objects.
-type emptySource struct{ list func() runtime.Object }
+// emptySource is an API server without objects, and with the events that a test sends.
+type emptySource struct {
+	list   func() runtime.Object
+	events *watch.FakeWatcher
+}
 
 func (s emptySource) List(metav1.ListOptions) (runtime.Object, error) { return s.list(), nil }
 
-func (emptySource) Watch(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+func (s emptySource) Watch(metav1.ListOptions) (watch.Interface, error) { return s.events, nil }
 
 // IsWatchListSemanticsUnSupported makes a cache list objects before it watches them.
 func (emptySource) IsWatchListSemanticsUnSupported() bool { return true }
@@ -57,7 +64,11 @@ func (emptySource) IsWatchListSemanticsUnSupported() bool { return true }
 // newMemoryCluster starts an empty cluster that lives as long as the test.
 func newMemoryCluster(t testing.TB) *memoryCluster {
 	t.Helper()
-	out, options := &memoryCluster{informers: map[string]toolscache.SharedIndexInformer{}}, kube.CacheOptions()
+	out, options := &memoryCluster{
+		informers: map[string]toolscache.SharedIndexInformer{}, events: map[string]*watch.FakeWatcher{},
+		enqueued: map[shard.Shard]int{},
+	}, kube.CacheOptions()
+	out.changed = sync.NewCond(&out.mu)
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for gvk := range kube.Scheme().AllKnownTypes() {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
@@ -67,13 +78,14 @@ func newMemoryCluster(t testing.TB) *memoryCluster {
 		indexers toolscache.Indexers,
 	) toolscache.SharedIndexInformer {
 		kinds, _, _ := kube.Scheme().ObjectKinds(o)
+		events := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1 << 10})
 		informer := toolscache.NewSharedIndexInformer(emptySource{func() runtime.Object {
 			list, _ := kube.Scheme().New(kinds[0].GroupVersion().WithKind(kinds[0].Kind + "List"))
 			return list
-		}}, o, resync, indexers)
+		}, events}, o, resync, indexers)
 		out.mu.Lock()
 		defer out.mu.Unlock()
-		out.informers[kinds[0].Kind] = informer
+		out.informers[kinds[0].Kind], out.events[kinds[0].Kind] = informer, events
 		return informer
 	}
 	store, err := cache.New(&rest.Config{Host: "memory.invalid"}, options)
@@ -82,6 +94,9 @@ func newMemoryCluster(t testing.TB) *memoryCluster {
 	}
 	api := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithRESTMapper(mapper).Build()
 	if out.Cluster, err = kube.NewCluster(t.Context(), api, store); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Watch(t.Context(), store, func(of shard.Shard, _ string) { out.enqueue(of) }); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = store.Start(t.Context()) }() // if it fails, WaitForCacheSync fails too
