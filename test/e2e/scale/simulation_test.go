@@ -128,7 +128,7 @@ func (s *simulation) populateProject(ctx context.Context, i int) error {
 
 // createPod creates a pod that runs on a node without a kubelet.
 func (s *simulation) createPod(ctx context.Context, namespace string, n int, node string) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: podName(n), Labels: map[string]string{"app": podName(n)}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: simulatedPod(n), Labels: map[string]string{"app": simulatedPod(n)}}}
 	pod.Spec = corev1.PodSpec{
 		NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "none"}},
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, // the node is never Ready
@@ -138,16 +138,16 @@ func (s *simulation) createPod(ctx context.Context, namespace string, n int, nod
 		return err
 	}
 	_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, fmt.Appendf(nil,
-		`{"status": {"phase": "Running", "podIP": %[1]q, "podIPs": [{"ip": %[1]q}]}}`, podAddress(n)),
+		`{"status": {"phase": "Running", "podIP": %[1]q, "podIPs": [{"ip": %[1]q}]}}`, simulatedPodAddress(n)),
 		metav1.PatchOptions{}, "status")
 	return err
 }
 
 func simulatedNode(i int) string { return fmt.Sprintf("simulated-%04d", i) }
 
-func podName(n int) string { return fmt.Sprintf("pod-%d", n) }
+func simulatedPod(n int) string { return fmt.Sprintf("pod-%d", n) }
 
-func podAddress(n int) string { return fmt.Sprintf("10.0.0.%d", 150+n) }
+func simulatedPodAddress(n int) string { return fmt.Sprintf("10.0.0.%d", 150+n) }
 
 // expectAllProgrammed fails the test unless all Services have their address and all Projects are in force.
 func (s *simulation) expectAllProgrammed(t *testing.T) {

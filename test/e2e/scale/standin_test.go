@@ -345,10 +345,10 @@ func (s *kubeOVNStandIn) createPodPorts(ctx context.Context, namespace string, c
 		operations = append(operations, ovsdb.Operation{
 			Op: ovsdb.OperationInsert, Table: "Logical_Switch_Port", UUIDName: id,
 			Row: ovsdb.Row{
-				"name":      kubeovn.PodPort(podName(n), namespace),
-				"addresses": toOVSSet(fmt.Sprintf("0a:02:00:00:00:%02x %s", n, podAddress(n))),
+				"name":      kubeovn.PodPort(simulatedPod(n), namespace),
+				"addresses": toOVSSet(fmt.Sprintf("0a:02:00:00:00:%02x %s", n, simulatedPodAddress(n))),
 				"external_ids": toOVSMap("vendor", "kube-ovn", "ls", subnet, "pod",
-					namespace+"/"+podName(n)),
+					namespace+"/"+simulatedPod(n)),
 			},
 		}, addReference("Logical_Switch", subnet, id))
 	}
