@@ -231,7 +231,7 @@ show-scale: parts chart ## Show what grows with the number of projects, at full 
 
 .PHONY: show-platform
 show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promises, at full size, a line for each (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform ./test/e2e/view -show
 
 ##@ Help
 

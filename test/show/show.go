@@ -50,11 +50,13 @@ func Finish(code int, lists ...*List) int {
 	return code
 }
 
-// New returns a list. Titles are numbered from 1.
+// New returns a list. Titles are numbered from 1. Items without a title are shown by another package.
 func New(name string, titles ...string) *List {
 	l := &List{name: name, titles: map[int]string{}, results: map[int]*result{}}
 	for i, t := range titles {
-		l.titles[i+1] = t
+		if t != "" {
+			l.titles[i+1] = t
+		}
 	}
 	return l
 }

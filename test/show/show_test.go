@@ -47,3 +47,13 @@ func TestItemFailsWhenOneOfItsTestsDoes(t *testing.T) {
 		t.Errorf("an item of which one test did not pass is shown as passed:\n%s", out.String())
 	}
 }
+
+// A list that several packages show has an item without a title where another package shows it.
+func TestItemsOfOtherPackages(t *testing.T) {
+	l := New("list", "", "second")
+	t.Run("item", func(t *testing.T) { l.Item(t, 2) })
+	var out strings.Builder
+	if !l.Print(&out) || !strings.Contains(out.String(), " 2  PASS     second") || strings.Contains(out.String(), "NOT RUN") {
+		t.Errorf("printed\n%s", out.String())
+	}
+}

@@ -306,22 +306,22 @@ func (w *traceRun) endAtForwardingNode(out *Path, node state.Ref, first origin, 
 		node.Name, does)
 }
 
-// sendFromNode sends the packet of the query from a node's port in OVN. The node has routes through that port to the
+// sendFromNode sends the packet of the query from a node's port in OVN, for the node or a pod on its host network. The node has routes through that port to the
 // Subnets of Kube-OVN's default VPC; other destinations follow routes that are not in OVN's rows.
-func (w *traceRun) sendFromNode(f packet) (origin, transition, *Path) {
-	about := clusterstate.NodeRef(w.query.Node)
-	at := w.switchPorts[kubeovn.NodePort(w.query.Node)]
+func (w *traceRun) sendFromNode(node string, f packet) (origin, transition, *Path) {
+	about := clusterstate.NodeRef(node)
+	at := w.switchPorts[kubeovn.NodePort(node)]
 	switch {
 	case at == nil:
 		return origin{}, transition{}, &Path{
 			Verdict: Unknown, Code: CantTell, About: []state.Ref{about},
-			Reason: fmt.Sprintf("node %s does not exist, or has no logical switch port in OVN", w.query.Node),
+			Reason: fmt.Sprintf("node %s does not exist, or has no logical switch port in OVN", node),
 		}
 	case !at.reachesOverRouter(f.Destination):
 		return origin{}, transition{}, &Path{
 			Verdict: Unknown, Code: CantTell, About: []state.Ref{about},
 			Reason: fmt.Sprintf("%s is in no Subnet that node %s reaches through OVN: its packets follow the routes of the node",
-				f.Destination, w.query.Node),
+				f.Destination, node),
 		}
 	}
 	first, next := w.sendFirstPacket(at, f)
@@ -330,6 +330,9 @@ func (w *traceRun) sendFromNode(f packet) (origin, transition, *Path) {
 
 // reachesOverRouter reports whether a router on the port's switch has a Subnet with an address.
 func (p *switchPort) reachesOverRouter(a netip.Addr) bool {
+	if p == nil {
+		return false
+	}
 	for _, at := range p.onSwitch.ports {
 		if at.routerPort == nil {
 			continue

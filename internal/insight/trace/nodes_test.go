@@ -243,6 +243,15 @@ func TestFromNode(t *testing.T) {
 		assertVerdict(t, ask("node2", server), Unknown, CantTell)
 	}
 	assertVerdict(t, ask("node9", "10.16.0.2:80"), Unknown, CantTell)
+	s := defaultVPCSurvey()
+	s.Cluster.Pods = append(s.Cluster.Pods, clusterstate.Pod{
+		Object: object("Pod", "default", "proxy"), Node: "node2", HostNetwork: true,
+	})
+	for server, verdict := range map[string]string{"10.16.0.2:80": Answered, internet + ":80": Unknown} {
+		if p := traceOnePath(t, s, Query{Pod: "default/proxy", Server: addrPort(server), Protocol: "tcp"}); p.Verdict != verdict {
+			t.Errorf("from a pod on the host network to %s: %s", server, formatPath(p))
+		}
+	}
 }
 
 // Routers answer pings in IPv6, and pods do.

@@ -213,7 +213,7 @@ func (w *traceRun) buildFirstPacket() (origin, transition, *Path) {
 	}
 	switch {
 	case q.Node != "":
-		return w.sendFromNode(f)
+		return w.sendFromNode(q.Node, f)
 	case q.Pod != "":
 		return w.sendFromPod(f)
 	default:
@@ -230,6 +230,9 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 		}
 	}
 	at := w.switchPorts[kubeovn.PodPort(pod.Name, pod.Namespace)]
+	if own := w.switchPorts[kubeovn.NodePort(pod.Node)]; pod.HostNetwork && own.reachesOverRouter(f.Destination) {
+		return w.sendFromNode(pod.Node, f)
+	}
 	if at == nil || pod.HostNetwork {
 		reason := fmt.Sprintf("%s has no logical switch port in OVN", pod.Ref)
 		if pod.HostNetwork {

@@ -17,14 +17,16 @@ import (
 )
 
 // randomCluster is a random cluster: projects on several networks with addresses of every kind, some of which cannot
-// work. Equal seeds give equal clusters.
+// work, and pods of Kube-OVN's default VPC, some of which have egress addresses. Equal seeds give equal clusters.
 type randomCluster struct {
 	*harness.Cluster
 	*harness.Controller
+	seed     uint64
 	rng      *rand.Rand
 	networks []string // types
 	projects []string // namespaces
 	pods     []string // namespace/name
+	hostNode string   // the node with a pod on its host network
 }
 
 // randomNetworks are the external networks to choose from.
@@ -38,9 +40,10 @@ var randomNetworks = []struct{ kind, prefix string }{
 // newRandomCluster creates a random cluster in a separate lab, and waits until nothing changes any more.
 func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	t.Helper()
-	m := &randomCluster{rng: rand.New(rand.NewPCG(seed, 8))}
+	m := &randomCluster{seed: seed, rng: rand.New(rand.NewPCG(seed, 8))}
 	b := blueprint.Default()
-	b.Nodes, b.Uplinks, b.Networks = 3+m.rng.IntN(2), nil, nil
+	b.Nodes, b.Networks = 3+m.rng.IntN(2), nil
+	b.Uplinks = []blueprint.Uplink{{Name: "uplink-a", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/25")}}}
 	b.Gateways = 2 + m.rng.IntN(b.Nodes-1)
 	for i, n := range randomNetworks[:3+m.rng.IntN(2)] {
 		m.networks = append(m.networks, n.kind)
@@ -52,7 +55,8 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	}
 	c := harness.StartLab(t, fmt.Sprintf("maze-%d", seed), b)
 	c.InstallSallyport(t)
-	m.Cluster, m.Controller = c, c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0")
+	m.Cluster, m.Controller = c, c.NewController(t, os.TempDir(), "--egressip-reachability-total-timeout=0",
+		"--cluster-prefixes=10.96.0.0/12")
 	m.StartForTest(t)
 	for _, n := range b.NodeList()[b.Nodes-b.Gateways:] {
 		if err := c.Objects.Apply(harness.Within(t, time.Minute),
@@ -62,6 +66,7 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 		}
 	}
 	m.createObjects(t)
+	m.createPlatform(t)
 	m.waitQuiet(t)
 	return m
 }
@@ -132,15 +137,21 @@ func (m *randomCluster) randomPods(ns string) (out []string) {
 // randomAddresses returns reserved addresses and floating IPs: some on those addresses, several for one pod, or on a
 // network where the pod cannot have another one.
 func (m *randomCluster) randomAddresses(ns string) (out []string) {
-	for i := range 2 {
-		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
-	}
+	out = m.randomEIPs(ns)
 	for i := range 1 + m.rng.IntN(4) {
 		from := "externalNetworkType: " + pickOne(m, m.networks)
 		if i == 0 && m.withProbability(50) {
 			from = "eip: e0"
 		}
 		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {%s, podTarget: {podName: w%d}}}", i, ns, from, m.rng.IntN(4)))
+	}
+	return out
+}
+
+// randomEIPs returns two reserved addresses.
+func (m *randomCluster) randomEIPs(ns string) (out []string) {
+	for i := range 2 {
+		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
 	}
 	return out
 }

@@ -28,14 +28,7 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 	item := viewItems.Item(t, 2)
 	agreed, asked, same, steps := 0, 0, 0, 0
 	for i := range show.ChooseSize(5, 1) {
-		seed := uint64(i + 1)
-		if text := os.Getenv("SALLYPORT_SEED"); text != "" {
-			n, err := strconv.ParseUint(text, 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			seed = n + uint64(i)
-		}
+		seed := randomSeed(t, i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			m := newRandomCluster(t, seed)
 			riddles := m.randomQuestions(t, show.ChooseSize(200, 150))
@@ -43,12 +36,28 @@ func TestView2TraceAgreesWithPackets(t *testing.T) {
 			agreed, asked = agreed+right, asked+len(riddles)
 			there, all := m.compareWithOVNTrace(t, riddles[:show.ChooseSize(60, 10)])
 			same, steps = same+there, steps+all
+			if !show.IsFullSize() {
+				m.checkDefaultVPC(t, platformItems.Item(t, 5), 40)
+			}
 			item.AddFigure("seed %d (SALLYPORT_SEED): %d networks, %d projects on %d nodes; %s", seed, len(m.networks),
 				len(m.projects), m.Blueprint.Nodes, kinds)
 		})
 	}
 	item.AddFigure("%d of %d questions: verdict, backend, the client's address as the server sees it, and the network of the reply are as packets have them", agreed, asked)
 	item.AddFigure("%d of %d steps that ovn-trace was asked about are as OVN's flows have them", same, steps)
+}
+
+// randomSeed returns the seed of the ith cluster: i+1, or counted from SALLYPORT_SEED.
+func randomSeed(t *testing.T, i int) uint64 {
+	t.Helper()
+	first := uint64(1)
+	if text := os.Getenv("SALLYPORT_SEED"); text != "" {
+		var err error
+		if first, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return first + uint64(i)
 }
 
 // compareWithOVNTrace compares each step of some traces with ovn-trace, and returns the number of equal steps and of
@@ -83,15 +92,27 @@ type traceQuestion struct {
 	trace.Query
 	asker    string // host or pod
 	paths    []trace.Path
-	mismatch string // the outcome of packets
+	beyond   map[string][]trace.Path // from a node through which it leaves, to an external address of the cluster
+	mismatch string                  // the outcome of packets
 }
 
 func (q traceQuestion) targetURL() string { return q.Protocol + "://" + q.Server.String() }
 
-// requester is a host or pod that can send requests.
+// newTraceQuestion returns a question from a requester to a target.
+func newTraceQuestion(from requester, to traceTarget) traceQuestion {
+	q := traceQuestion{asker: from.host, Query: trace.Query{
+		Pod: from.pod, Node: from.node, Server: to.AddrPort, Protocol: to.protocol,
+	}}
+	if from.pod == "" && from.node == "" {
+		q.Client = netip.AddrPortFrom(from.address, 0)
+	}
+	return q
+}
+
+// requester is a host, pod or node that can send requests.
 type requester struct {
-	host, pod string
-	address   netip.Addr
+	host, pod, node string
+	address         netip.Addr
 }
 
 // randomQuestions returns random questions from any requester to any target, mostly existing ones.
@@ -119,18 +140,10 @@ func (m *randomCluster) randomQuestions(t *testing.T, n int) (out []traceQuestio
 				to.AddrPort = netip.AddrPortFrom(pickOne(m, outside).address, 80)
 			}
 		}
-		q := traceQuestion{asker: from.host, Query: trace.Query{
-			Pod:      from.pod,
-			Client:   netip.AddrPortFrom(from.address, 0),
-			Server:   to.AddrPort,
-			Protocol: to.protocol,
-		}}
-		if from.pod != "" {
-			q.Client = netip.AddrPort{}
-		}
+		q := newTraceQuestion(from, to)
 		if key := q.asker + q.targetURL(); !seen[key] && from.address != to.Addr() {
 			seen[key] = true
-			q.paths = tracer.Trace(q.Query).Paths
+			m.traceQuestion(tracer, &q)
 			out = append(out, q)
 		}
 	}
@@ -166,6 +179,9 @@ func (m *randomCluster) findTargets(s *clusterstate.State) (out []traceTarget) {
 // findRequesters returns the hosts outside and the running pods.
 func (m *randomCluster) findRequesters(s *clusterstate.State) (outside, inside []requester) {
 	for _, x := range m.Blueprint.Segments() {
+		if x.Kind != blueprint.External {
+			continue // the nodes' uplink
+		}
 		outside = append(outside, requester{host: x.Client, address: x.ClientSide[0].Peer.Addr()},
 			requester{host: x.Neighbour, address: x.Neighbours[0].Addr()})
 	}
@@ -255,7 +271,7 @@ func (m *randomCluster) askUntilNoDrops(t *testing.T, all []traceQuestion) (wron
 
 // expectedDroppers returns the outside routers that drop packets of a question according to trace.
 func (m *randomCluster) expectedDroppers(q traceQuestion) (out []string) {
-	for _, p := range q.paths {
+	for _, p := range slices.Concat(append(slices.Collect(maps.Values(q.beyond)), q.paths)...) {
 		for _, x := range m.Blueprint.Segments() {
 			drops := p.Code == trace.LeavesUntranslated || p.Code == trace.ReplyLeavesElsewhere
 			if drops && slices.ContainsFunc(p.About, func(r state.Ref) bool { return "ext-"+r.Name == x.Name }) {
@@ -296,7 +312,7 @@ func (m *randomCluster) retraceAndAsk(t *testing.T, all []traceQuestion) []trace
 	}
 	tracer := trace.New(takeSurvey(t, m.Cluster, collector.Scope{}))
 	for i := range all {
-		all[i].paths = tracer.Trace(all[i].Query).Paths
+		m.traceQuestion(tracer, &all[i])
 	}
 	return m.askConcurrently(all)
 }
@@ -383,7 +399,11 @@ func (m *randomCluster) judgeAnswer(q traceQuestion, a program.Answer, err error
 		happens = outcomeSilence
 	}
 	for _, p := range q.paths {
-		if m.expectedOutcome(p, q) == happens {
+		agrees := m.expectedOutcome(p, q) == happens
+		if p.Code == trace.LeavesByNode {
+			agrees = slices.Contains(m.outcomesThroughNode(p, q), happens)
+		}
+		if agrees {
 			return happens, ""
 		}
 	}
@@ -400,7 +420,11 @@ func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 		return outcomeRefused
 	case trace.Answered:
 		name := m.nameOfAddress(p.Server.Addr(), p)
-		switch listens := p.Server.Port() == 80 || p.Server.Port() == 8080; {
+		listens := p.Server.Port() == 80 || p.Server.Port() == 8080
+		if last := p.RequestHops[len(p.RequestHops)-1].About; last.Kind == clusterstate.NodeKind {
+			listens = listens && last.Name == m.hostNode
+		}
+		switch {
 		case name == "":
 			return outcomeSilence // trace cannot know that no host outside has the address
 		case listens:
@@ -419,9 +443,17 @@ func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 // none.
 func (m *randomCluster) nameOfAddress(a netip.Addr, p trace.Path) string {
 	last := p.RequestHops[len(p.RequestHops)-1].About
-	if last.Kind == "Pod" {
+	switch last.Kind {
+	case "Pod":
 		return last.Name
+	case clusterstate.NodeKind:
+		return hostPod // on one of them
 	}
+	return m.nameOfHost(a)
+}
+
+// nameOfHost returns the host outside that has an address; empty if there is none.
+func (m *randomCluster) nameOfHost(a netip.Addr) string {
 	for _, x := range m.Blueprint.Segments() {
 		switch a {
 		case x.ClientSide[0].Peer.Addr():
