@@ -198,3 +198,25 @@ func expectedPaths(w *snapshot.NodePathInput, to netip.Addr) []string {
 		return nil
 	}
 }
+
+// Nodes on the same networks have the same NodePath, unless pods on one of them have egress.
+func TestNodePathsOfEqualNodes(t *testing.T) {
+	fixture := func(pods ...snapshot.PodPlacement) *intent.Intent {
+		out, _ := Nodes(nodeEgressFixture(func(w *snapshot.NodePathInput) {
+			w.Uplinks[0].Nodes = []string{"a", "b", "c", "d"} // a is on blue too
+			w.LoadBalancers[0].Pods = pods
+		}))
+		return out
+	}
+	content := func(of *intent.Intent, node string) string {
+		return of.Objects[intent.ObjectKey{Kind: intent.NodePath, Name: node}].Value.Content
+	}
+	plain, egress := fixture(), fixture(snapshot.PodPlacement{Address: addr("10.0.0.2"), Node: "b"})
+	if content(plain, "b") != content(plain, "c") || content(plain, "a") == content(plain, "b") {
+		t.Errorf("without egress: a %s, b %s, c %s", content(plain, "a"), content(plain, "b"), content(plain, "c"))
+	}
+	if content(egress, "b") == content(egress, "c") || content(egress, "c") != content(plain, "c") ||
+		content(egress, "c") != content(egress, "d") {
+		t.Errorf("with egress on b: b %s, c %s", content(egress, "b"), content(egress, "c"))
+	}
+}

@@ -75,11 +75,29 @@ func (n *nodesCompiler) emitNodePaths() {
 			paths[node].Networks = append(paths[node].Networks, n.addNodeEgress(network, node))
 		}
 	}
+	common := map[string]intent.Object{} // NodePaths without egress of the node's own pods, by their networks
 	for _, node := range slices.Sorted(maps.Keys(paths)) {
-		key := intent.ObjectKey{Kind: intent.NodePath, Name: node}
-		n.out.AddObject(key, intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)},
-			paths[node]), nodeRef(node))
+		networks, isCommon := describeNetworks(paths[node])
+		object, isRendered := common[networks]
+		if !isCommon || !isRendered {
+			object = intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NodesShard)}, paths[node])
+		}
+		if isCommon {
+			common[networks] = object
+		}
+		n.out.AddObject(intent.ObjectKey{Kind: intent.NodePath, Name: node}, object, nodeRef(node))
 	}
+}
+
+// describeNetworks returns the names of a NodePath's networks, and whether all nodes on these networks have the same
+// NodePath. It lists thousands of Services, so it is rendered once for all of them.
+func describeNetworks(path *kubedcv1alpha1.NodePathSpec) (names string, isCommon bool) {
+	isCommon = true
+	for _, network := range path.Networks {
+		names += network.Name + "/"
+		isCommon = isCommon && len(network.Egress) == 0
+	}
+	return names, isCommon
 }
 
 // nodeRef is the origin of a NodePath, on which everything depends that leaves through the node.

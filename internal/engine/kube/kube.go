@@ -32,11 +32,13 @@ type Cluster struct {
 	indexed bool
 	barrier *writeBarrier // nil: there is no cache, so writes are readable at once
 	// missingKinds are the optional kinds that the API server does not serve. A cache cannot watch them.
-	missingKinds  map[intent.Kind]bool
-	progress      *progress                     // nil: there is no watch
-	contentCache  versionCache[string]          // of objects: the fields that we applied
-	statusCache   versionCache[intent.Status]   // of statuses
-	selectorCache versionCache[egressSelectors] // of EgressIPs: their parsed selectors
+	missingKinds map[intent.Kind]bool
+	progress     *progress            // nil: there is no watch
+	contentCache versionCache[string] // of objects: the fields that we applied
+	// nodePathContents shares the contents of equal NodePaths.
+	nodePathContents nodePathContents
+	statusCache      versionCache[intent.Status]   // of statuses
+	selectorCache    versionCache[egressSelectors] // of EgressIPs: their parsed selectors
 	// egressIndex are the namespace selectors of EgressIPs, and egressEvents the events that keep it up to date; nil: there
 	// is no watch.
 	egressIndex  selectorIndex

@@ -85,38 +85,81 @@ func (f fieldSet) extractMap(value map[string]any) map[string]any {
 	return out
 }
 
-// extractList keeps the order of the list.
+// extractList keeps the order of the list. Its cost is linear in a set of plain values, which may have thousands.
 func (f fieldSet) extractList(value []any) []any {
+	selected := f.readItems()
 	out := []any{}
 	for _, item := range value {
-		for name, inner := range f {
-			if matchesItem(name, item) {
-				out = append(out, inner.extract(item))
-				break
+		if inner, there := selected.find(item); there {
+			out = append(out, inner.extract(item))
+		}
+	}
+	return out
+}
+
+// itemSet is the path elements of a list, parsed.
+type itemSet struct {
+	values map[any]fieldSet // items of a set that are plain values
+	keyed  []keyedItem      // items of a list that are identified by some of their members
+}
+
+type keyedItem struct {
+	keys  map[string]any
+	inner fieldSet
+}
+
+// readItems parses the path elements of a list, and skips those that are not valid.
+func (f fieldSet) readItems() itemSet {
+	out := itemSet{values: map[any]fieldSet{}}
+	for name, inner := range f {
+		if text, isValue := strings.CutPrefix(name, "v:"); isValue {
+			var value any
+			if utiljson.Unmarshal([]byte(text), &value) == nil && isPlain(value) {
+				out.values[value] = inner
+			}
+		}
+		if text, isKey := strings.CutPrefix(name, "k:"); isKey {
+			keys := map[string]any{}
+			if utiljson.Unmarshal([]byte(text), &keys) == nil {
+				out.keyed = append(out.keyed, keyedItem{keys, inner})
 			}
 		}
 	}
 	return out
 }
 
-// matchesItem reports whether a path element selects an item of a list.
-func matchesItem(element string, item any) bool {
-	if text, isValue := strings.CutPrefix(element, "v:"); isValue {
-		var want any
-		return utiljson.Unmarshal([]byte(text), &want) == nil && reflect.DeepEqual(item, want)
+// find returns the fields of an item of the list.
+func (s itemSet) find(item any) (fieldSet, bool) {
+	if isPlain(item) {
+		inner, there := s.values[item]
+		return inner, there
 	}
-	text, isKey := strings.CutPrefix(element, "k:")
 	object, isObject := item.(map[string]any)
-	want := map[string]any{}
-	if !isKey || !isObject || utiljson.Unmarshal([]byte(text), &want) != nil {
-		return false
+	for _, k := range s.keyed {
+		if isObject && k.matches(object) {
+			return k.inner, true
+		}
 	}
-	for k, v := range want {
-		if !reflect.DeepEqual(object[k], v) {
+	return nil, false
+}
+
+func (k keyedItem) matches(object map[string]any) bool {
+	for name, value := range k.keys {
+		if !reflect.DeepEqual(object[name], value) {
 			return false
 		}
 	}
 	return true
+}
+
+// isPlain reports whether a JSON value is neither an object nor a list. The API server has sets of such values only.
+func isPlain(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	default:
+		return true
+	}
 }
 
 func toJSONMap(o client.Object) (map[string]any, error) {

@@ -59,8 +59,10 @@ func (t *Objects) addObserved(set intent.Objects, kind intent.Kind, o client.Obj
 	}
 	key := intent.ObjectKey{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
 	content, err := t.cluster.contentCache.getOrRead(key, o, func() (string, error) {
-		applied, err := appliedContent(o)
-		return intent.CanonicalJSON(applied), err
+		return t.cluster.nodePathContents.getOrRead(o, func() (string, error) {
+			applied, err := appliedContent(o)
+			return intent.CanonicalJSON(applied), err
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
