@@ -97,7 +97,7 @@ func (c *compiler) emitEgressACLs(f ipfamily.Family, group string, returnPorts [
 
 // activeReturnPorts returns the return ports whose rows exist.
 func (c *compiler) activeReturnPorts() []*returnPort {
-	return slices.DeleteFunc(c.planReturnPorts(), func(l *returnPort) bool {
+	return slices.DeleteFunc(c.planReturnPorts(c.usedExternals()), func(l *returnPort) bool {
 		return !c.w.Engine.RouterPorts[l.externalPort]
 	})
 }

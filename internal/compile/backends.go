@@ -49,12 +49,13 @@ func sortAddrPorts(list []netip.AddrPort) []netip.AddrPort {
 func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 	vips []intent.VIP,
 ) (probes []intent.IPPortMapping) {
-	source := c.chooseProbeSource(c.familyOf(s.eip))
-	if !source.IsValid() {
-		s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
-			"subnet %s has no address left as source of health checks; "+
-				"use fewer networks, or a project with a larger subnet", c.subnetName())})
-		return nil
+	for _, on := range c.listBackendSubnets(s) {
+		if !on.chooseProbeSource(c.familyOf(s.eip)).IsValid() {
+			s.waiting = firstProblem(s.waiting, intent.Finding{Reason: intent.NoAddressForChecks, Message: fmt.Sprintf(
+				"subnet %s has no address left as source of health checks; "+
+					"use fewer networks, or a project with a larger subnet", on.subnetName())})
+			return nil
+		}
 	}
 	for _, v := range vips {
 		c.out.AddRow(c.w.Shard, intent.LoadBalancerHealthCheck{
@@ -64,7 +65,9 @@ func (c *compiler) emitHealthChecks(s *service, protocol intent.Protocol,
 		}, s.key.Ref())
 	}
 	for _, e := range s.Endpoints {
-		if port, known := c.findPodPort(s, e); known && c.checkEndpoint(s, e).OK() {
+		port, known := c.findPodPort(s, e)
+		if on := c.findSubnet(e.Address); on != nil && known && c.checkEndpoint(s, e).OK() {
+			source := on.chooseProbeSource(c.familyOf(s.eip))
 			probes = append(probes, intent.IPPortMapping{Backend: e.Address, Port: port, Source: source})
 		}
 	}
@@ -112,15 +115,7 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 		return false // the EIp's conditions report it
 	}
 	clients := networksOf(c.familyOf(s.eip), s.SourceRanges)
-	port := c.routerSwitchPortOn(s.eip.external.Subnet)
-	for _, at := range []struct {
-		port      string
-		direction intent.Direction
-		packets   match.Expr
-	}{
-		{port, intent.ToLport, match.OutPort(port)},
-		{c.routerSwitchPort(), intent.FromLport, match.Expr{}},
-	} {
+	for _, at := range c.listBalancingPlaces(s.eip.external) {
 		group := ownership.SourceRangePortGroup(at.port)
 		// Several Services share the group, so its origin is the project.
 		c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: at.port}, c.project.ref())
@@ -142,6 +137,23 @@ func (c *compiler) emitSourceRanges(s *service) bool {
 		}
 	}
 	return true
+}
+
+// balancingPlace is a port group of a switch where packets are filtered before they are balanced.
+type balancingPlace struct {
+	port      string
+	direction intent.Direction
+	packets   match.Expr
+}
+
+// listBalancingPlaces returns the port to the router on an external network, and those on the switches of pods.
+func (c *compiler) listBalancingPlaces(network *snapshot.ExternalSubnet) []balancingPlace {
+	port := c.routerSwitchPortOn(network.Subnet)
+	out := []balancingPlace{{port, intent.ToLport, match.OutPort(port)}}
+	for _, name := range c.podSwitches() {
+		out = append(out, balancingPlace{c.routerSwitchPortOn(name), intent.FromLport, match.Expr{}})
+	}
+	return out
 }
 
 // acceptedPorts returns the accepted ports of a Service for one protocol, sorted as text.

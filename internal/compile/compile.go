@@ -45,6 +45,7 @@ func (c *compiler) emit() {
 	c.emitLoadBalancers()   // OVN load balancers and companion objects of Services
 	c.emitEgressIPs()       // policies and links for pods that EgressIPs select
 	c.emitEgressPolicies()  // policies and SNAT of EgressServices and EgressRoutes
+	c.emitNodeBackends()    // management VPC: load balancers with backends on nodes
 	c.emitReturnPaths()     // replies leave through the network the request arrived on
 	c.isolateMisplaced()    // drop packets of pods on the wrong switch
 	c.emitTenantIsolation() // drop packets from other projects on isolated networks
@@ -62,13 +63,16 @@ type compiler struct {
 	families []ipfamily.Family // of external networks; at least one
 
 	project         *project
-	eips            []*eip // oldest first
+	subnet          *otherSubnet   // of the management VPC, for which rows are emitted; nil: the VPC's first
+	otherSubnets    []*otherSubnet // of the management VPC
+	eips            []*eip         // oldest first
 	eipsByKey       map[intent.ObjectKey]*eip
 	eipCount        map[string]int       // EIps that count for quotas, by namespace
 	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
 	drainAddresses  map[netip.AddrPort]bool        // in use
+	hairpinNetworks map[netip.Addr]bool            // in use
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
@@ -85,7 +89,8 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 		eipCount:     map[string]int{},
 		podAddresses: podsByNamespace(w.Pods),
 
-		drainAddresses: map[netip.AddrPort]bool{},
+		drainAddresses:  map[netip.AddrPort]bool{},
+		hairpinNetworks: map[netip.Addr]bool{},
 	}
 	for _, e := range sortByAge(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}

@@ -16,6 +16,8 @@ type internalAddresses struct {
 	onLinkNetwork    netip.Prefix // of the on-link loopback port
 	onLinkNextHop    netip.Addr   // the other address in it
 	reservedNextHops netip.Prefix // of the hairpin port; marks select the addresses in it
+	otherNextHops    netip.Prefix // of the hairpin ports in the management VPC's other subnets
+	otherNextHopLen  int          // of each of these
 	nodeReturn       netip.Prefix // of the port for replies through nodes
 	nodeReturnHop    netip.Addr   // the reserved next hop that leads to it; return ports have the first ones
 	drainPool        netip.Prefix // of the addresses with the backends of a Service that get no new connections
@@ -31,6 +33,8 @@ var internalByFamily = map[ipfamily.Family]internalAddresses{
 		onLinkNetwork:    netip.MustParsePrefix("169.254.90.1/30"),
 		onLinkNextHop:    netip.MustParseAddr("169.254.90.2"),
 		reservedNextHops: netip.MustParsePrefix("169.254.91.1/24"),
+		otherNextHops:    netip.MustParsePrefix("169.254.128.0/17"),
+		otherNextHopLen:  28,
 		nodeReturn:       netip.MustParsePrefix("169.254.92.1/30"),
 		nodeReturnHop:    netip.MustParseAddr("169.254.91.254"),
 		drainPool:        netip.MustParsePrefix("240.0.0.0/8"),
@@ -42,6 +46,8 @@ var internalByFamily = map[ipfamily.Family]internalAddresses{
 		onLinkNetwork:    netip.MustParsePrefix("fdfe:5a11:9090::1/126"),
 		onLinkNextHop:    netip.MustParseAddr("fdfe:5a11:9090::2"),
 		reservedNextHops: netip.MustParsePrefix("fdfe:5a11:9091::1/120"),
+		otherNextHops:    netip.MustParsePrefix("fdfe:5a11:9093::/113"),
+		otherNextHopLen:  124,
 		nodeReturn:       netip.MustParsePrefix("fdfe:5a11:9092::1/126"),
 		nodeReturnHop:    netip.MustParseAddr("fdfe:5a11:9091::fe"),
 		drainPool:        netip.MustParsePrefix("fdfe:5a11:d000::/104"),

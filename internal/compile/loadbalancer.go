@@ -108,7 +108,7 @@ func (c *compiler) newLoadBalancer(class vipClass, name string) intent.LoadBalan
 	return intent.LoadBalancer{
 		Name: name, Protocol: class.protocol, AffinityTimeout: class.affinity,
 		CTFlush: class.protocol != intent.TCP, // TCP connections end by themselves and are drained
-		Router:  c.w.Shard, Switch: c.subnetName(),
+		Router:  c.w.Shard, Switches: c.podSwitches(),
 	}
 }
 

@@ -21,6 +21,7 @@ func (c *compiler) adoptManagementVPC() {
 		Project: snapshot.Project{Prefixes: m.Prefixes, Gateways: m.Gateways},
 		key:     c.clusterKey(intent.Vpc, c.w.Shard),
 	}
+	c.listOtherSubnets()
 	if c.w.Config.ManagementNetworkType == "" {
 		return
 	}

@@ -139,7 +139,12 @@ func (c *compiler) chooseDefaultNetwork() (*snapshot.ExternalSubnet, intent.Find
 }
 
 // subnetName returns the name of the project's subnet, which is also that of its logical switch.
-func (c *compiler) subnetName() string { return ownership.VPCSubnetName(c.w.Shard) }
+func (c *compiler) subnetName() string {
+	if c.subnet != nil {
+		return c.subnet.Name
+	}
+	return ownership.VPCSubnetName(c.w.Shard)
+}
 
 // internalPortName returns the name of the router's port to the project's subnet. Kube-OVN defines it.
 func (c *compiler) internalPortName() string { return kubeovn.RouterPort(c.w.Shard, c.subnetName()) }

@@ -91,8 +91,12 @@ func (c *compiler) assignReturnIPs(networks []*snapshot.ExternalSubnet) []netip.
 // isOccupied reports whether a reserved address is in use: by the gateway, or by a pod that is older than the
 // reservation.
 func (c *compiler) isOccupied(a netip.Addr) bool {
+	used := c.w.Engine.UsedIPRanges
+	if c.subnet != nil {
+		used = c.subnet.UsedIPRanges
+	}
 	return slices.Contains(c.project.Gateways, a) ||
-		slices.ContainsFunc(c.w.Engine.UsedIPRanges, func(r snapshot.AddressRange) bool {
+		slices.ContainsFunc(used, func(r snapshot.AddressRange) bool {
 			return r.Contains(a)
 		})
 }

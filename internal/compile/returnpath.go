@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
-	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -18,7 +17,7 @@ func (c *compiler) emitReturnPaths() {
 	if !c.project.isActive() || len(c.projectFamilies()) == 0 || c.isVPCTerminating() {
 		return
 	}
-	returnPorts, several := c.planReturnPorts(), c.multiNetworkTargets()
+	returnPorts, several := c.planReturnPorts(c.usedExternals()), c.multiNetworkTargets()
 	for _, f := range c.fips {
 		c.resolveFIPReturn(f, returnPorts)
 	}
@@ -33,6 +32,9 @@ func (c *compiler) emitReturnPaths() {
 	returnsThroughNodes := c.emitNodeReturn()
 	if len(returnPorts) > 0 || returnsThroughNodes {
 		c.emitHairpinPort(c.families[0]) // all networks are of one family so far
+	}
+	for _, s := range c.otherSubnets {
+		c.onSubnet(s).emitOtherReturnPaths(several)
 	}
 }
 
@@ -71,7 +73,7 @@ func (c *compiler) resolveServiceReturn(s *service, returnPorts []*returnPort) {
 	s.dependencies = append(s.dependencies, returnPorts[i].ref(), c.hairpinRef(),
 		gatewayRef(c.externalPortName(s.eip.external.Subnet)))
 	for _, e := range s.Endpoints {
-		if ipfamily.Of(e.Address) == s.eip.external.Family() {
+		if c.project.owns(e.Address) && c.checkEndpoint(s, e).OK() {
 			returnPorts[i].targets = append(returnPorts[i].targets, e.Address)
 		}
 	}
@@ -107,7 +109,7 @@ func (c *compiler) multiNetworkTargets() map[netip.Addr]bool {
 	}
 	for _, s := range c.services {
 		for _, e := range s.Endpoints {
-			if s.isWanted() {
+			if s.isWanted() && c.checkEndpoint(s, e).OK() {
 				reached(e.Address, s.eip)
 			}
 		}

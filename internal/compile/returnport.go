@@ -38,14 +38,14 @@ func (l *returnPort) ref() state.Ref {
 	return state.Ref{Kind: "ReturnPath", Namespace: l.vpc, Name: l.network.Subnet}
 }
 
-// planReturnPorts returns the return ports of the secondary networks that the project uses.
-func (c *compiler) planReturnPorts() []*returnPort {
+// planReturnPorts returns the return ports of the secondary networks among those that the project uses.
+func (c *compiler) planReturnPorts(used []*snapshot.ExternalSubnet) []*returnPort {
 	if !c.w.Engine.RouterPorts[c.internalPortName()] {
 		return nil // the switch does not exist yet, or is being removed
 	}
 	var out []*returnPort
 	numbers := map[int]bool{}
-	networks := slices.DeleteFunc(c.usedExternals(), func(x *snapshot.ExternalSubnet) bool {
+	networks := slices.DeleteFunc(used, func(x *snapshot.ExternalSubnet) bool {
 		return c.usesDefaultReturn(x) || c.returnsBySource(x)
 	})
 	slices.SortFunc(networks, func(a, b *snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) })
@@ -80,7 +80,7 @@ func (c *compiler) newReturnPort(n *snapshot.ExternalSubnet, address netip.Addr)
 func (c *compiler) reservedNextHop(returnIP netip.Addr) netip.Addr {
 	f := ipfamily.Of(returnIP)
 	index := slices.Index(reservedAddresses(c.project.prefix(f)), returnIP)
-	return addressAt(internalByFamily[f].reservedNextHops, uint32(2+index)) //nolint:gosec // there are few
+	return addressAt(c.reservedNextHops(f), uint32(2+index)) //nolint:gosec // there are few
 }
 
 // emitHairpinPort adds the hairpin port. Through it the router sends replies back into the switch, and from there they
@@ -89,7 +89,7 @@ func (c *compiler) reservedNextHop(returnIP netip.Addr) netip.Addr {
 func (c *compiler) emitHairpinPort(f ipfamily.Family) {
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.hairpinRef()) }
 	name := ownership.HairpinRouterPort(c.w.Shard, c.subnetName())
-	row(intent.LogicalRouterPort{Name: name, MAC: intent.DeriveMAC(name), Network: internalByFamily[f].reservedNextHops})
+	row(intent.LogicalRouterPort{Name: name, MAC: intent.DeriveMAC(name), Network: c.reservedNextHops(f)})
 	row(intent.LogicalSwitchPort{
 		Switch:     c.subnetName(),
 		Name:       ownership.HairpinSwitchPort(c.w.Shard, c.subnetName()),

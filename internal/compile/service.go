@@ -293,19 +293,19 @@ func (s *service) checkEndpointCount() intent.Finding {
 // namespaces, it has to be a pod of the Service's own namespace: otherwise anybody who may write EndpointSlices could
 // publish the pods of others.
 func (c *compiler) checkEndpoint(s *service, e snapshot.Endpoint) intent.Finding {
-	switch {
-	case !c.project.prefix(c.familyOf(s.eip)).Contains(e.Address):
-		return intent.Finding{Reason: intent.EndpointOutsideProject, Message: fmt.Sprintf(
-			"endpoint %s is not in the project's subnet %s and gets no connections; use pods or virtual machines in it",
-			e.Address, c.project.prefix(c.familyOf(s.eip)))}
-	case c.w.Management != nil && !c.podAddresses[s.Namespace][e.Address]:
+	if c.isHostPod(s, e) {
+		return intent.Finding{}
+	}
+	if why := c.checkEndpointSubnet(s, e); !why.OK() || c.w.Management == nil {
+		return why
+	}
+	if !c.podAddresses[s.Namespace][e.Address] {
 		return intent.Finding{Reason: intent.EndpointNotInNamespace, Message: fmt.Sprintf(
 			"endpoint %s is not the address of a pod in namespace %s and gets no connections; "+
 				"select pods of the Service's own namespace",
 			e.Address, s.Namespace)}
-	default:
-		return intent.Finding{}
 	}
+	return intent.Finding{}
 }
 
 // serviceUsesEIP reports whether a Service uses an EIp: by name, or its own EIp as long as something is balanced on it.

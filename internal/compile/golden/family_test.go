@@ -99,6 +99,8 @@ func mirrorValue(v reflect.Value) reflect.Value {
 		return reflect.ValueOf(mirrorAddr(x))
 	case netip.Prefix:
 		return reflect.ValueOf(mirrorPrefix(x))
+	case netip.AddrPort:
+		return reflect.ValueOf(netip.AddrPortFrom(mirrorAddr(x.Addr()), x.Port()))
 	}
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
@@ -172,6 +174,7 @@ var internalPairs = map[netip.Prefix]netip.Addr{
 	netip.MustParsePrefix("fd64:1:1:1:1:1::/96"): netip.MustParseAddr("0.0.0.0"),
 	netip.MustParsePrefix("fdfe:5a11:9090::/96"): netip.MustParseAddr("169.254.90.0"),
 	netip.MustParsePrefix("fdfe:5a11:9091::/96"): netip.MustParseAddr("169.254.91.0"),
+	netip.MustParsePrefix("fdfe:5a11:9093::/96"): netip.MustParseAddr("169.254.128.0"),
 	netip.MustParsePrefix("fdfe:5a11:d000::/96"): netip.MustParseAddr("240.0.0.0"),
 	netip.MustParsePrefix("fdfe:5a11:f000::/96"): netip.MustParseAddr("240.0.0.0"),
 }

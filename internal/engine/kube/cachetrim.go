@@ -102,13 +102,18 @@ func (t *fieldSetTable) share(fields *metav1.FieldsV1) *metav1.FieldsV1 {
 	return fields
 }
 
-// trimPod keeps names, labels, addresses, node, phase and whether the pod has the node's network.
+// trimPod keeps names, labels, addresses, node, phase, whether the pod has the node's network, and if so the ports that it
+// declares.
 func trimPod(o *corev1.Pod) {
-	*o = corev1.Pod{
+	kept := corev1.Pod{
 		ObjectMeta: trimMeta(o.ObjectMeta, kubeovn.IPAddressAnnotation),
 		Spec:       corev1.PodSpec{NodeName: o.Spec.NodeName, HostNetwork: o.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: o.Status.Phase, PodIPs: o.Status.PodIPs},
 	}
+	if ports := declaredPorts(o); o.Spec.HostNetwork && len(ports) > 0 {
+		kept.Spec.Containers = []corev1.Container{{Ports: ports}}
+	}
+	*o = kept
 }
 
 // trimNode keeps what decides whether a node may hold gateways and egress addresses.

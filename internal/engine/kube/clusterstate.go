@@ -197,10 +197,14 @@ func (e *clusterDump) resolveShards() {
 	for i := range e.projects.Items {
 		organizations[e.projects.Items[i].Namespace] = true
 	}
+	subnets := map[string]*Subnet{}
+	for i := range e.subnets.Items {
+		subnets[e.subnets.Items[i].Name] = &e.subnets.Items[i]
+	}
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]
 		e.shards[ns.Name] = ns.Name
-		if isManagementNamespace(ns) && !organizations[ns.Name] {
+		if isManagementNamespace(ns, subnets[podSubnet(ns)]) && !organizations[ns.Name] {
 			e.shards[ns.Name] = kubeovn.ManagementVpc
 		}
 	}

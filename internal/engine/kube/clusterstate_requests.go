@@ -78,7 +78,7 @@ func (e *clusterDump) readEgressIPs() []clusterstate.EgressIP {
 	served := projectShards(e.projects.Items)
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]
-		served[ns.Name] = served[ns.Name] || isManagementNamespace(ns)
+		served[ns.Name] = served[ns.Name] || isOnManagementSubnet(ns)
 	}
 	return readSorted(e.egressIPs.Items, func(o *ovnv1.EgressIP) clusterstate.EgressIP {
 		out := clusterstate.EgressIP{

@@ -278,7 +278,7 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 	served := projectShards(projects.Items)
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
-		if served[ns.Name] || isManagementNamespace(ns) || ns.DeletionTimestamp != nil {
+		if served[ns.Name] || isOnManagementSubnet(ns) || ns.DeletionTimestamp != nil {
 			continue
 		}
 		if err := c.addUnservedPods(ctx, ns, selecting(ns), out); err != nil {
@@ -433,7 +433,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		switch {
 		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
-		case isManagementNamespace(ns.(*corev1.Namespace)):
+		case isOnManagementSubnet(ns.(*corev1.Namespace)):
 			w.enqueueNamed(kubeovn.ManagementVpc)
 		default:
 			w.enqueue(shard.Egress) // reports that the pod is not served
@@ -455,7 +455,7 @@ func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.
 		if o != nil {
 			w.enqueueIfProject(ctx, o.GetName())
 			w.enqueueOrganization(ctx, o.GetName(), true) // networks admit Projects by these labels
-			if isManagementNamespace(o.(*corev1.Namespace)) {
+			if w.cluster.isManagementNamespace(ctx, o.(*corev1.Namespace)) {
 				w.enqueue(shard.NodePaths)
 			}
 		}

@@ -140,7 +140,7 @@ func (c *Cluster) listEgressScopes(ctx context.Context, of []*ovnv1.EgressIP) (m
 			if isProject {
 				scope.vpcs = append(scope.vpcs, ns.Name)
 			}
-			if isManagementNamespace(ns) {
+			if isOnManagementSubnet(ns) {
 				scope.vpcs = append(scope.vpcs, kubeovn.ManagementVpc)
 				scope.managementNamespaces = append(scope.managementNamespaces, ns.Name)
 			}

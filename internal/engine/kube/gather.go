@@ -148,6 +148,9 @@ func (c *Cluster) GatherVPC(ctx context.Context, vpc string, quotas snapshot.Quo
 // gatherNamespaceObjects adds the objects in the namespaces of a shard and, for the management VPC, the nodes.
 func (c *Cluster) gatherNamespaceObjects(ctx context.Context, in *Inputs) error {
 	in.isOrganization = c.isOrganization(ctx, in.Shard.Name)
+	if err := c.gatherManagementSubnets(ctx, in); err != nil {
+		return err
+	}
 	namespaces, err := c.listShardNamespaces(ctx, in.Shard.Name)
 	if err != nil {
 		return fmt.Errorf("list namespaces: %w", err)

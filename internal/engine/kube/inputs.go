@@ -80,15 +80,22 @@ func NewInputs(of shard.Shard) *Inputs {
 	}
 }
 
-// AddAll adds objects. Namespaces are added first, because they decide which other objects belong to the shard.
+// AddAll adds objects. Subnets are added first, because they decide which namespaces belong to the management VPC. Then
+// namespaces, because they decide which other objects belong to the shard.
 func (in *Inputs) AddAll(objects []client.Object) {
-	isNamespace := func(o client.Object) bool { _, is := o.(*corev1.Namespace); return is }
-	for _, first := range []bool{true, false} {
-		for _, o := range objects {
-			if isNamespace(o) == first {
-				in.Add(o)
-			}
+	rank := func(o client.Object) int {
+		switch o.(type) {
+		case *Subnet:
+			return 0
+		case *corev1.Namespace:
+			return 1
+		default:
+			return 2
 		}
+	}
+	for _, o := range slices.SortedStableFunc(slices.Values(objects),
+		func(a, b client.Object) int { return rank(a) - rank(b) }) {
+		in.Add(o)
 	}
 }
 

@@ -26,16 +26,53 @@ func podSubnet(ns *corev1.Namespace) string {
 	return subnet
 }
 
-// isManagementNamespace reports whether the pods of a namespace are in the management VPC permanently. The namespace of
-// a project is there only until Kube-OVN has processed the project's Subnet.
-func isManagementNamespace(ns *corev1.Namespace) bool {
+// isOnManagementSubnet reports whether the pods of a namespace are on the first Subnet of the management VPC permanently.
+// The namespace of a project is there only until Kube-OVN has processed the project's Subnet.
+func isOnManagementSubnet(ns *corev1.Namespace) bool {
 	return podSubnet(ns) == kubeovn.ManagementSubnet && !belongsToShard(ns, ns.Name)
+}
+
+// isManagementNamespace reports whether the pods of a namespace are in the management VPC permanently. subnet is the
+// Subnet of the namespace, or nil.
+func isManagementNamespace(ns *corev1.Namespace, subnet *Subnet) bool {
+	return isOnManagementSubnet(ns) ||
+		subnet != nil && subnet.Name == podSubnet(ns) && isPodSubnet(subnet) && !belongsToShard(ns, ns.Name)
+}
+
+// isPodSubnet reports whether a Subnet is one of the management VPC's for pods: not the one that joins the nodes, not an
+// external one, and not one of additional interfaces.
+func isPodSubnet(s *Subnet) bool {
+	return isClusterSubnet(s) && s.Name != kubeovn.JoinSubnet && s.Labels[kubedcv1.ExternalNetworkTypeLabel] == "" &&
+		(s.Spec.Provider == "" || s.Spec.Provider == kubeovn.Provider)
+}
+
+// isManagementNamespace reports whether the pods of a namespace are in the management VPC permanently.
+func (c *Cluster) isManagementNamespace(ctx context.Context, ns *corev1.Namespace) bool {
+	name := podSubnet(ns)
+	if name == "" || name == kubeovn.ManagementSubnet {
+		return isOnManagementSubnet(ns)
+	}
+	object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
+	if err != nil {
+		return false // it does not exist, or is not in the cache yet; its event follows
+	}
+	return isManagementNamespace(ns, object.(*Subnet))
+}
+
+// isManagementNamespace reports the same with the Subnets of the inputs.
+func (in *Inputs) isManagementNamespace(ns *corev1.Namespace) bool {
+	return isManagementNamespace(ns, in.subnets[podSubnet(ns)])
+}
+
+// gatherManagementSubnets adds the Subnets of the management VPC. They decide which namespaces are in it.
+func (c *Cluster) gatherManagementSubnets(ctx context.Context, in *Inputs) error {
+	return c.listInto(ctx, in, &SubnetList{}, c.matchIndex(vpcIndex, kubeovn.ManagementVpc))
 }
 
 // shardOfNamespace returns the shard that decides about the objects in a namespace.
 func (c *Cluster) shardOfNamespace(ctx context.Context, name string) string {
 	ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
-	if err == nil && isManagementNamespace(ns.(*corev1.Namespace)) && !c.isOrganization(ctx, name) {
+	if err == nil && c.isManagementNamespace(ctx, ns.(*corev1.Namespace)) && !c.isOrganization(ctx, name) {
 		return kubeovn.ManagementVpc
 	}
 	return name
@@ -61,15 +98,28 @@ func (c *Cluster) listShardNamespaces(ctx context.Context, shard string) ([]clie
 		}
 		return []client.Object{ns}, nil
 	}
-	var list corev1.NamespaceList
-	if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, kubeovn.ManagementSubnet),
+	var subnets SubnetList
+	if err := c.reader.List(ctx, &subnets, append(c.matchIndex(vpcIndex, kubeovn.ManagementVpc),
 		client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
+	names := map[string]bool{kubeovn.ManagementSubnet: true}
+	for i := range subnets.Items {
+		if isPodSubnet(&subnets.Items[i]) {
+			names[subnets.Items[i].Name] = true
+		}
+	}
 	var out []client.Object
-	for i := range list.Items {
-		if !c.isOrganization(ctx, list.Items[i].Name) {
-			out = append(out, &list.Items[i])
+	for name := range names {
+		var list corev1.NamespaceList
+		if err := c.reader.List(ctx, &list, append(c.matchIndex(subnetIndex, name),
+			client.UnsafeDisableDeepCopy)...); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if podSubnet(&list.Items[i]) == name && !c.isOrganization(ctx, list.Items[i].Name) {
+				out = append(out, &list.Items[i])
+			}
 		}
 	}
 	return out, nil
@@ -101,13 +151,13 @@ func (in *Inputs) ownsNamespace(namespace string) bool {
 	if in.isManagementShard() {
 		return ns != nil
 	}
-	return namespace == in.Shard.Name && (ns == nil || in.isOrganization || !isManagementNamespace(ns))
+	return namespace == in.Shard.Name && (ns == nil || in.isOrganization || !in.isManagementNamespace(ns))
 }
 
 // addNamespace adds a namespace, but not its contents.
 func (in *Inputs) addNamespace(ns *corev1.Namespace) {
 	in.knownNamespaces[ns.Name] = ns
-	if ns.Name == in.Shard.Name || in.isManagementShard() && isManagementNamespace(ns) {
+	if ns.Name == in.Shard.Name || in.isManagementShard() && in.isManagementNamespace(ns) {
 		in.namespaces[ns.Name] = ns
 	}
 }
@@ -123,14 +173,15 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 		out.TerminatingNamespaces[name] = ns.DeletionTimestamp != nil
 		out.NamespaceQuotas[name] = readQuota(ns, kubedcv1.EIpQuotaAnnotation)
 	}
-	for part := range strings.SplitSeq(subnet.Spec.CIDRBlock, ",") {
-		if prefix, err := netip.ParsePrefix(part); err == nil {
-			out.Prefixes = append(out.Prefixes, prefix.Masked())
-		}
-	}
-	for part := range strings.SplitSeq(subnet.Spec.Gateway, ",") {
-		if gateway := parseAddr(part); gateway.IsValid() {
-			out.Gateways = append(out.Gateways, gateway)
+	first := readPodSubnet(subnet)
+	out.Prefixes, out.Gateways = first.Prefixes, first.Gateways
+	for name, s := range in.subnets {
+		switch {
+		case name == kubeovn.ManagementSubnet:
+		case name == kubeovn.JoinSubnet:
+			out.JoinPrefixes = readPodSubnet(s).Prefixes
+		case isPodSubnet(s) && s.DeletionTimestamp == nil:
+			out.Subnets = append(out.Subnets, readPodSubnet(s))
 		}
 	}
 	if len(in.egressIPs) > 0 {
@@ -138,10 +189,74 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 			out.InsidePrefixes = append(out.InsidePrefixes, claim.Prefix)
 		}
 	}
+	out.NodeAddresses, out.HostPods = in.readNodeAddresses(), in.readHostPods()
 	slices.SortFunc(in.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range in.nodes {
 		if chassis := gatewayChassis(n); chassis != "" {
 			out.GatewayChassis = append(out.GatewayChassis, chassis)
+		}
+	}
+	return out
+}
+
+// readNodeAddresses returns the names of nodes by their addresses.
+func (in *Inputs) readNodeAddresses() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, n := range in.nodes {
+		for _, a := range n.Status.Addresses {
+			if address := parseAddr(a.Address); address.IsValid() {
+				out[address] = n.Name
+			}
+		}
+	}
+	return out
+}
+
+// readHostPods returns the addresses and declared ports of pods on the network of their node, by namespace. An address
+// counts if it is one of the pod's own node: users of a namespace may be able to write the status of its pods. Who may
+// create such pods is decided by Pod Security.
+func (in *Inputs) readHostPods() map[string]map[netip.AddrPort]bool {
+	nodes, out := in.readNodeAddresses(), map[string]map[netip.AddrPort]bool{}
+	for _, pod := range in.pods {
+		if !pod.Spec.HostNetwork || isPodFinished(pod) {
+			continue
+		}
+		for _, a := range reportedAddresses(pod) {
+			if nodes[a] == "" || nodes[a] != pod.Spec.NodeName {
+				continue
+			}
+			if out[pod.Namespace] == nil {
+				out[pod.Namespace] = map[netip.AddrPort]bool{}
+			}
+			for _, p := range declaredPorts(pod) {
+				out[pod.Namespace][netip.AddrPortFrom(a, uint16(p.ContainerPort))] = true //nolint:gosec // at most 65535
+			}
+		}
+	}
+	return out
+}
+
+// declaredPorts returns the ports that the containers of a pod declare.
+func declaredPorts(pod *corev1.Pod) (out []corev1.ContainerPort) {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		out = append(out, c.Ports...)
+	}
+	return out
+}
+
+// readPodSubnet reads a Subnet of the management VPC.
+func readPodSubnet(s *Subnet) snapshot.PodSubnet {
+	out := snapshot.PodSubnet{
+		Name: s.Name, UsedIPRanges: parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-"),
+	}
+	for part := range strings.SplitSeq(s.Spec.CIDRBlock, ",") {
+		if prefix, err := netip.ParsePrefix(part); err == nil {
+			out.Prefixes = append(out.Prefixes, prefix.Masked())
+		}
+	}
+	for part := range strings.SplitSeq(s.Spec.Gateway, ",") {
+		if gateway := parseAddr(part); gateway.IsValid() {
+			out.Gateways = append(out.Gateways, gateway)
 		}
 	}
 	return out
@@ -178,7 +293,7 @@ func (w *eventMapper) handleNamespace(ctx context.Context, was, is client.Object
 	}{{was, &before}, {is, &now}} {
 		if ns, ok := side.object.(*corev1.Namespace); ok && ns != nil {
 			*side.shard, name = ns.Name, ns.Name
-			if isManagementNamespace(ns) {
+			if w.cluster.isManagementNamespace(ctx, ns) {
 				*side.shard = kubeovn.ManagementVpc
 			}
 		}

@@ -35,8 +35,8 @@ func (c *Cluster) lookUpSelectedNamespaces(ctx context.Context, in *Inputs, scop
 	return c.lookUpObjects(ctx, in, keys, nil)
 }
 
-// gatherManagementEgress adds the EgressIPs that select pods of the management VPC, the pods of the selected namespaces,
-// and what is inside the cluster.
+// gatherManagementEgress adds the EgressIPs that select pods of the management VPC, and the pods of the selected
+// namespaces.
 func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error {
 	all, err := c.listEgressIPs(ctx)
 	if err != nil {
@@ -54,26 +54,14 @@ func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error 
 	}
 	in.egressIPs = slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool { return !used[e] })
 	c.managementSelected.Store(len(in.egressIPs) > 0)
-	if len(in.egressIPs) == 0 {
-		return nil
-	}
-	return c.listInto(ctx, in, &SubnetList{}, c.matchIndex(vpcIndex, kubeovn.ManagementVpc))
+	return nil
 }
 
 // gatherSelectedPods adds, for each namespace with pods in the management VPC, the EgressIPs that select it and, if
 // there are any, its pods.
 func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovnv1.EgressIP) error {
-	names := map[string]bool{}
-	for name := range in.namespaces {
-		names[name] = true
-	}
-	for _, p := range in.misplacedPorts {
-		if p.Subnet == kubeovn.ManagementSubnet {
-			names[p.Namespace] = true
-		}
-	}
 	selecting := c.selectorLookup(all)
-	for name := range names {
+	for name := range in.namespacesOnManagementSubnet() {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			continue // not in the cache yet: its pods are not classified
@@ -97,6 +85,23 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 		}
 	}
 	return nil
+}
+
+// namespacesOnManagementSubnet returns the namespaces whose pods get addresses of the management VPC's first Subnet, and
+// those that have pods there.
+func (in *Inputs) namespacesOnManagementSubnet() map[string]bool {
+	out := map[string]bool{}
+	for name, ns := range in.namespaces {
+		if isOnManagementSubnet(ns) {
+			out[name] = true
+		}
+	}
+	for _, p := range in.misplacedPorts {
+		if p.Subnet == kubeovn.ManagementSubnet {
+			out[p.Namespace] = true
+		}
+	}
+	return out
 }
 
 // selectsNamespace reports whether an EgressIP selects a namespace of the shard. A project has one namespace, which all

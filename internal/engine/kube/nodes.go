@@ -32,7 +32,7 @@ import (
 // management VPC.
 func (c *Cluster) GatherNodePaths(ctx context.Context) (*Inputs, error) {
 	in := NewInputs(shard.NodePaths)
-	if err := errors.Join(c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
+	if err := errors.Join(c.gatherManagementSubnets(ctx, in), c.listInto(ctx, in, &kubedcv1alpha1.ExternalNetworkList{}, nil),
 		c.addNodePaths(ctx, in)); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,9 @@ const (
 	ManagementSubnet = "ovn-default"
 )
 
+// Provider is the provider of Subnets for the first interface of pods; so is an empty one.
+const Provider = "ovn"
+
 // JoinSubnet is the Subnet between nodes and pods of that VPC.
 const JoinSubnet = "join"
 

@@ -103,7 +103,7 @@ func encodeLoadBalancer(b intent.LoadBalancer, uuid string, ids map[string]strin
 	word := string(b.Protocol)
 	row := &nb.LoadBalancer{
 		UUID: uuid, Name: b.Name, Protocol: &word, Options: map[string]string{rejectOption: "true"},
-		IPPortMappings: encodeIPPortMappings(b.IPPortMappings), ExternalIDs: withParentID(ids, b.Router+" "+b.Switch),
+		IPPortMappings: encodeIPPortMappings(b.IPPortMappings), ExternalIDs: withParentID(ids, joinParents(b)),
 	}
 	if before, is := have.(*nb.LoadBalancer); is {
 		row.ExternalIDs = keepVIPOwners(row.ExternalIDs, before)
@@ -130,14 +130,21 @@ func decodeLoadBalancer(b *nb.LoadBalancer, shard string, has func(table, name, 
 	if b.Options[rejectOption] != "true" {
 		out.AffinityTimeout = -1 // differs from every wanted value
 	}
-	router, switched, _ := strings.Cut(b.ExternalIDs[ownership.RowParentKey], " ")
+	router, switches, _ := strings.Cut(b.ExternalIDs[ownership.RowParentKey], " ")
 	if has(nb.LogicalRouterTable, router, b.UUID) {
 		out.Router = router
 	}
-	if has(nb.LogicalSwitchTable, switched, b.UUID) {
-		out.Switch = switched
+	for name := range strings.FieldsSeq(switches) {
+		if has(nb.LogicalSwitchTable, name, b.UUID) {
+			out.Switches = append(out.Switches, name)
+		}
 	}
 	return out
+}
+
+// joinParents returns the router and the switches of a load balancer, as they are written to its external_ids.
+func joinParents(b intent.LoadBalancer) string {
+	return strings.Join(append([]string{b.Router}, b.Switches...), " ")
 }
 
 func encodeHealthCheck(h intent.LoadBalancerHealthCheck, uuid string, ids map[string]string) rowDraft {
@@ -210,25 +217,32 @@ func parseCanonicalAddr(text string) netip.Addr {
 	return netip.Addr{}
 }
 
-// updateLoadBalancerSets adds a load balancer to the sets of its new router and switch, and removes it from those of
+// updateLoadBalancerSets adds a load balancer to the sets of its new router and switches, and removes it from those of
 // the previous ones. Unchanged sets are not touched.
 func (t *transaction) updateLoadBalancerSets(uuid string, was, is intent.LoadBalancer) error {
-	for _, set := range []struct{ table, was, is string }{
-		{nb.LogicalRouterTable, was.Router, is.Router}, {nb.LogicalSwitchTable, was.Switch, is.Switch},
+	for _, set := range []struct {
+		table   string
+		was, is []string
+	}{
+		{nb.LogicalRouterTable, []string{was.Router}, []string{is.Router}},
+		{nb.LogicalSwitchTable, was.Switches, is.Switches},
 	} {
-		if set.was == set.is {
-			continue
-		}
 		home := loadBalancerSets[set.table]
-		if set.was != "" {
-			op, err := home.removeFromParentOp(set.was, uuid)
+		for _, name := range set.was {
+			if name == "" || slices.Contains(set.is, name) {
+				continue
+			}
+			op, err := home.removeFromParentOp(name, uuid)
 			if err := t.appendOps([]ovsdb.Operation{op}, err); err != nil {
 				return err
 			}
 		}
-		if set.is != "" {
-			t.missingMessages[len(t.ops)] = set.table + " " + set.is + " does not exist"
-			if err := t.appendOps(home.insertOps(set.is, uuid)); err != nil {
+		for _, name := range set.is {
+			if name == "" || slices.Contains(set.was, name) {
+				continue
+			}
+			t.missingMessages[len(t.ops)] = set.table + " " + name + " does not exist"
+			if err := t.appendOps(home.insertOps(name, uuid)); err != nil {
 				return err
 			}
 		}

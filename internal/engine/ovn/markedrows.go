@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -13,7 +14,8 @@ import (
 // Rows of return ports, and rows of tables of which the cache holds only ours. They are found by the shard in their
 // external_ids.
 
-// ReturnPortAddresses returns the addresses of the return ports of a router, by port.
+// ReturnPortAddresses returns the addresses of the return ports of a router, by port. In the management VPC, where any
+// switch may have return ports, it returns those of the router's other ports that are ours as well.
 func (c *Client) ReturnPortAddresses(router string) map[string]netip.Addr {
 	s := c.current.Load()
 	if s == nil {
@@ -23,7 +25,7 @@ func (c *Client) ReturnPortAddresses(router string) map[string]netip.Addr {
 	for _, p := range rowsByIndex(s, nb.LogicalSwitchPortTable,
 		&nb.LogicalSwitchPort{ExternalIDs: map[string]string{ownership.RowShardKey: router}}) {
 		if port := s.routerPortByName(p.Options[routerPortOption]); port != nil &&
-			p.ExternalIDs[ownership.RowParentKey] == ownership.VPCSubnetName(router) {
+			(p.ExternalIDs[ownership.RowParentKey] == ownership.VPCSubnetName(router) || router == kubeovn.ManagementVpc) {
 			out[port.Name] = decodeRouterPort(port).Network.Addr()
 		}
 	}

@@ -25,8 +25,9 @@ type LoadBalancer struct {
 	// CTFlush: OVN flushes the tracked connections of a removed backend.
 	CTFlush        bool
 	IPPortMappings []IPPortMapping // for health checks, sorted; at most one of a backend
-	// Router and Switch are the router and switch that use it.
-	Router, Switch string
+	// Router and Switches are the router and the switches that use it. Switches are sorted.
+	Router   string
+	Switches []string
 }
 
 // ID returns what identifies a load balancer in its VPC.
@@ -135,11 +136,11 @@ func (b LoadBalancer) Equal(o Row) bool {
 	other, is := o.(LoadBalancer)
 	return is && b.Service == other.Service && b.Name == other.Name && b.Protocol == other.Protocol &&
 		slices.Equal(b.IPPortMappings, other.IPPortMappings) && b.AffinityTimeout == other.AffinityTimeout &&
-		b.CTFlush == other.CTFlush && b.Router == other.Router && b.Switch == other.Switch
+		b.CTFlush == other.CTFlush && b.Router == other.Router && slices.Equal(b.Switches, other.Switches)
 }
 
 func (b LoadBalancer) String() string {
-	words := []string{string(b.Protocol), "on " + b.Router + " and " + b.Switch}
+	words := []string{string(b.Protocol), "on " + b.Router + " and " + strings.Join(b.Switches, ", ")}
 	if b.AffinityTimeout > 0 {
 		words = append(words, fmt.Sprintf("affinity=%ds", b.AffinityTimeout))
 	}

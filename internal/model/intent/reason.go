@@ -90,6 +90,8 @@ const (
 	NoEnvoyGateway         = "NoEnvoyGateway"
 	EndpointOutsideProject = "EndpointOutsideProject"
 	EndpointNotInNamespace = "EndpointNotInNamespace"
+	EndpointIsNode         = "EndpointIsNode"
+	SubnetTooClose         = "SubnetTooClose"
 	BeingDeleted           = "BeingDeleted"
 	Deleting               = "Deleting"
 
@@ -400,6 +402,18 @@ var Reasons = []ReasonDoc{
 		"Programmed", TooManyEndpoints,
 		"The Service has too many endpoints, counted by address and port. Excess endpoints get no connections.",
 		"Use fewer pods or ports, or spread them over several Services. The message has the numbers.",
+	},
+	{
+		"Programmed", EndpointIsNode,
+		"The Service has an endpoint that is the address of a node, and no pod of its namespace with hostNetwork runs there " +
+			"and declares the port. It gets no connections; the others do.",
+		"Let the Service select pods of its own namespace, and declare the port in their containers.",
+	},
+	{
+		"Programmed", SubnetTooClose,
+		"The Service has an endpoint in a Subnet of Kube-OVN's default VPC whose return ports would have a network that " +
+			"overlaps with an external network or with the Subnet of the nodes. It gets no connections; the others do.",
+		"Use a Subnet with another prefix.",
 	},
 	{
 		"Programmed", EndpointNotInNamespace,

@@ -112,6 +112,8 @@ const (
 	ReturnFIPOnLink        = 30001 // pod of a floating IP → neighbours on its network's prefix
 	ReturnReply            = 30010 // replies → the return port of the connection's network
 	ReturnLeave            = 30011 // packets from a return port → its network's gateway
+	NodeBackend            = 30020 // packets to backends on nodes of the management VPC → translation of their source
+	NodeBackendReply       = 31020 // their replies → translation back
 	ReturnForged           = 31100 // packets that pods send to a return port themselves → drop
 )
 
@@ -124,6 +126,8 @@ var PriorityBands = []PriorityBand{
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
 	{ManagementFailClosed, ManagementEgressIP, "egress addresses of pods of the management VPC", true},
+	{NodeBackend, NodeBackend, "packets to backends on nodes of the management VPC", true},
+	{NodeBackendReply, NodeBackendReply, "replies of these backends", true},
 	{ReturnForged, ReturnForged, "forged packets", true},
 }
 
@@ -223,6 +227,15 @@ func NodeReturnRouterPort(router, subnet string) string {
 // NodeReturnSwitchPort returns the switch's end of that port.
 func NodeReturnSwitchPort(router, subnet string) string {
 	return HairpinSwitchPort(router, subnet) + ".nodes"
+}
+
+// NodeBackendPort returns the router's port, linked to itself, through which packets from a network reach backends on
+// nodes.
+func NodeBackendPort(router, network string) string { return router + "-" + network + ".nodes" }
+
+// NodeBackendSet returns the address set of these backends.
+func NodeBackendSet(network string) string {
+	return strings.ReplaceAll("sallyport."+network+".node.backends", "-", "_")
 }
 
 // VPCSubnetName returns the subnet of a VPC whose pods can have external addresses. In the VPC of a project it is ours.

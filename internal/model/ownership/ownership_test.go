@@ -104,7 +104,8 @@ func titledConstants(files []*ast.File, title string) (out []*ast.Ident) {
 
 func TestPrioritiesAreInBands(t *testing.T) {
 	management := []string{
-		"Reach", "ReachOnLink", "ManagementFailClosed", "ManagementEgressIP", "ReturnReply", "ReturnLeave", "ReturnForged",
+		"Reach", "ReachOnLink", "ManagementFailClosed", "ManagementEgressIP", "ReturnReply", "ReturnLeave", "NodeBackend",
+		"NodeBackendReply", "ReturnForged",
 	}
 	for _, p := range sourcePriorities(t) {
 		if !IsOwnPriority("acme-web", p.value) {
@@ -136,11 +137,11 @@ func TestPrioritiesAreInOrder(t *testing.T) {
 }
 
 // Kube-OVN's policy for traffic inside the subnets takes precedence over all of ours, except for the one that drops
-// forged packets.
+// forged packets and the one for replies to an address that no pod has.
 func TestPrioritiesLeaveSubnetsAlone(t *testing.T) {
 	const inside = 31000
 	for _, p := range sourcePriorities(t) {
-		if over := p.value > inside; over != (p.name == "ReturnForged") {
+		if over := p.value > inside; over != (p.name == "ReturnForged" || p.name == "NodeBackendReply") {
 			t.Errorf("%s (%d) comes before Kube-OVN's %d: %v", p.name, p.value, inside, over)
 		}
 	}

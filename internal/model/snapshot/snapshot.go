@@ -254,9 +254,25 @@ type Management struct {
 	NamespaceQuotas       map[string]Limit
 	// HasForeignSNAT: an SNAT that the controller did not create already translates packets that leave it.
 	HasForeignSNAT bool
+	// Subnets are its other Subnets with pods, and JoinPrefixes those of the Subnet between nodes and pods.
+	Subnets      []PodSubnet
+	JoinPrefixes []netip.Prefix
+	// NodeAddresses are the names of nodes by their addresses, and HostPods the addresses and declared ports of the pods
+	// on the network of their node, by namespace.
+	NodeAddresses map[netip.Addr]string
+	HostPods      map[string]map[netip.AddrPort]bool
 	// InsidePrefixes are the prefixes of its Subnets, including the one that joins the nodes, and the addresses of
 	// nodes. They are read if EgressIPs select its pods.
 	InsidePrefixes []netip.Prefix
+}
+
+// PodSubnet is a Subnet of the management VPC besides the default one.
+type PodSubnet struct {
+	Name     string
+	Prefixes []netip.Prefix
+	Gateways []netip.Addr
+	// UsedIPRanges are the addresses that pods have.
+	UsedIPRanges []AddressRange
 }
 
 // Meta is the common metadata of API objects.

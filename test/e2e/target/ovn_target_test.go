@@ -136,7 +136,7 @@ func withLoadBalancers(rows intent.Rows, backend string, every int) intent.Rows 
 					Backend: to.Addr(),
 					Port:    port,
 					Source:  netip.MustParseAddr("10.0.0.250"),
-				}}, Router: rowsRouter, Switch: rowsSwitch,
+				}}, Router: rowsRouter, Switches: []string{rowsSwitch},
 			},
 			intent.LoadBalancerHealthCheck{
 				LoadBalancer: "shop-way-in-tcp",
