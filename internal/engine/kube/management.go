@@ -133,7 +133,8 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 			out.Gateways = append(out.Gateways, gateway)
 		}
 	}
-	if len(in.egressIPs) > 0 {
+	out.PortAddresses = in.readPortAddresses()
+	if len(in.egressIPs) > 0 || in.hasOutboundFIps() {
 		for _, claim := range in.claimedPrefixes() {
 			out.InsidePrefixes = append(out.InsidePrefixes, claim.Prefix)
 		}

@@ -54,7 +54,7 @@ func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error 
 	}
 	in.egressIPs = slices.DeleteFunc(all, func(e *ovnv1.EgressIP) bool { return !used[e] })
 	c.managementSelected.Store(len(in.egressIPs) > 0)
-	if len(in.egressIPs) == 0 {
+	if len(in.egressIPs) == 0 && !in.hasOutboundFIps() {
 		return nil
 	}
 	return c.listInto(ctx, in, &SubnetList{}, c.matchIndex(vpcIndex, kubeovn.ManagementVpc))

@@ -200,7 +200,7 @@ func TestChangedRowsDiffer(t *testing.T) {
 
 func TestRowsThatAreNoneOfOurs(t *testing.T) {
 	for _, m := range []model.Model{
-		&nb.NAT{Type: "dnat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10"},
+		&nb.NAT{Type: "dnat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10", Match: "tcp"},
 		&nb.NAT{Type: "snat", ExternalIP: "198.51.100.10", LogicalIP: "$set"},
 		&nb.NAT{Type: "dnat_and_snat", ExternalIP: "", LogicalIP: "10.0.0.10"},
 		&nb.StaticMACBinding{LogicalPort: "p", IP: "?"},
