@@ -74,6 +74,7 @@ type compiler struct {
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
+	hasOutboundFIPs bool             // some FIp has policies for the connections of its target
 	selected        redirectedPods   // pods that EgressIPs redirect
 	redirectedPods  []netip.Addr     // pods of the management VPC that use egress addresses or floating IPs
 	refusedProjects []intent.Verdict // verdicts on Projects whose shard belongs to an older one

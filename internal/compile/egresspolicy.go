@@ -99,7 +99,7 @@ func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
 // hasEgressPolicies reports whether the project has egress policies that apply, or FIps with outbound.
 func (c *compiler) hasEgressPolicies() bool {
 	return c.checkEgressSupported().OK() && !c.isVPCTerminating() &&
-		(slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted) || slices.ContainsFunc(c.fips, isOutbound))
+		(c.hasOutboundFIPs || slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted))
 }
 
 // checkEgressSupported checks whether the project can have egress policies.

@@ -18,9 +18,6 @@ import (
 // natPriorityFIP is the priority of the SNAT rows of FIps, below those of egress policies.
 const natPriorityFIP = 5
 
-// isOutbound reports whether a FIp has policies for the connections of its target.
-func isOutbound(f *fip) bool { return f.outbound }
-
 // needsOutboundPolicies reports whether the connections of a FIp's target use its address only with policies.
 func (c *compiler) needsOutboundPolicies(f *fip) bool {
 	x := f.eip.external
@@ -45,7 +42,7 @@ func (c *compiler) resolveFIPOutbound() {
 			f.partly = intent.Finding{Reason: intent.OutboundUnavailable, Message: why.Message}
 			continue
 		}
-		f.outbound, first[f.target] = true, f
+		f.outbound, c.hasOutboundFIPs, first[f.target] = true, true, f
 	}
 }
 

@@ -296,7 +296,7 @@ func (p *fipFixture) checkFIPCommands(t *testing.T) string {
 			[]string{"LeavesByNode"},
 		},
 		{"trace --from pod/u1 -n mail " + harness.InternetAddress + ":80", []string{"LeavesByNode"}, []string{p.publicAddress}},
-		{"explain fip/cloud -n mail", []string{p.cloudAddress, "s1"}, []string{"✗"}},
+		{"explain fip/cloud -n mail", []string{p.cloudAddress, "s1", "for connections to it"}, []string{"✗"}},
 	}, nil)...))
 	return "trace to both addresses, from the pod and from another; explain, map and doctor"
 }
