@@ -103,14 +103,14 @@ func TestEveryKindReportsAndExplainsItself(t *testing.T) {
 	}
 }
 
-// The description of FIp must say that connections which the target initiates use the address on the default network
-// only, as docs/concepts/overview.md explains.
+// The description of FIp must say which connections that the target initiates use the address, as
+// docs/concepts/overview.md explains.
 func TestFIpSaysWhenItsTargetLeavesWithIt(t *testing.T) {
 	for _, v := range definitionVersions(t, loadDefinitions(t)["FIp"]) {
 		text, _, _ := unstructured.NestedString(v, "schema", "openAPIV3Schema", "description")
 		text = strings.Join(strings.Fields(text), " ")
 		for _, words := range []string{
-			"Replies leave with the external address", "initiates leave with it only if", "default network",
+			"Replies leave with the external address", "initiates leave with it if outbound is set", "default network",
 			"returnPath Source", "EgressIP",
 		} {
 			if !strings.Contains(text, words) {

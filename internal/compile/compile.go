@@ -30,6 +30,7 @@ func (c *compiler) resolve() {
 	c.resolveFIPs()           // EIp and target of each FIp
 	c.resolveServices()       // EIp and ports of each Service
 	c.resolveEgressPolicies() // network, source address and pods of each EgressService and EgressRoute
+	c.resolveFIPOutbound()    // FIps whose targets leave with their address
 }
 
 // emit adds to the intent what follows from the decisions. An object that can't have everything yet gets a finding
@@ -46,6 +47,7 @@ func (c *compiler) emit() {
 	c.emitEgressIPs()       // policies and links for pods that EgressIPs select
 	c.emitEgressPolicies()  // policies and SNAT of EgressServices and EgressRoutes
 	c.emitNodeBackends()    // management VPC: load balancers with backends on nodes
+	c.emitFIPOutbound()     // policies and SNAT for the targets of FIps
 	c.emitReturnPaths()     // replies leave through the network the request arrived on
 	c.isolateMisplaced()    // drop packets of pods on the wrong switch
 	c.emitTenantIsolation() // drop packets from other projects on isolated networks
@@ -76,7 +78,9 @@ type compiler struct {
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
-	redirectedPods  []netip.Addr     // pods of the management VPC that use egress addresses
+	hasOutboundFIPs bool             // some FIp has policies for the connections of its target
+	selected        redirectedPods   // pods that EgressIPs redirect
+	redirectedPods  []netip.Addr     // pods of the management VPC that use egress addresses or floating IPs
 	refusedProjects []intent.Verdict // verdicts on Projects whose shard belongs to an older one
 }
 
@@ -147,7 +151,7 @@ func (c *compiler) buildVerdicts() []intent.Verdict {
 		out = append(out, e.buildVerdict())
 	}
 	for _, f := range c.fips {
-		out = append(out, f.buildVerdict())
+		out = append(out, f.buildVerdict(c))
 	}
 	for _, s := range c.services {
 		out = append(out, s.buildVerdict(c))

@@ -29,6 +29,7 @@ func (c *compiler) emitEgressIPs() {
 		return
 	}
 	redirected := c.emitSelections()
+	c.selected = redirected
 	switch {
 	case c.w.Management != nil:
 		c.emitManagementEgress(redirected)

@@ -96,10 +96,10 @@ func (n destinationCounts) admitRoute(r snapshot.EgressRoute) intent.Finding {
 	return intent.Finding{}
 }
 
-// hasEgressPolicies reports whether the project has egress policies that apply.
+// hasEgressPolicies reports whether the project has egress policies that apply, or FIps with outbound.
 func (c *compiler) hasEgressPolicies() bool {
 	return c.checkEgressSupported().OK() && !c.isVPCTerminating() &&
-		slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted)
+		(c.hasOutboundFIPs || slices.ContainsFunc(c.egressPolicies, (*vpcEgressPolicy).isWanted))
 }
 
 // checkEgressSupported checks whether the project can have egress policies.

@@ -54,7 +54,7 @@ func (c *compiler) findEIPUser(e *eip) string {
 // created for a FIp when the FIp switches to another one. A deletion can't be reverted: if the FIp needs an EIp of its
 // own again, the old one has to be gone first.
 func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
-	have := c.w.Engine.OvnFips[c.ovnFipName(f)]
+	have := c.w.Engine.OvnFips[c.ovnFipName(f)] // none in the management VPC, where a row is all there is
 	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
 }
 

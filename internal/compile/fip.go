@@ -21,7 +21,7 @@ type fip struct {
 	snapshot.FIp
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
-	held                        intent.Finding
+	held, partly                intent.Finding
 
 	ovnFipName  string
 	eip         *eip // nil: not found, or not created yet
@@ -31,6 +31,9 @@ type fip struct {
 	vmInterface *intent.VMInterface
 
 	dependencies []state.Ref // shared rows that it depends on
+	translated   bool        // its translation is, or is about to be, written
+	outbound     bool        // connections of the target should use the address, by policies
+	redirects    bool        // these policies are written
 }
 
 // isWanted reports whether its translation should exist.
@@ -43,8 +46,7 @@ func (f *fip) isWanted() bool {
 func (c *compiler) resolveFIPs() {
 	for _, f := range c.fips {
 		f.ovnFipName, f.ownEIPName = c.ovnFipName(f), ownEIPName(f)
-		if f.accepted = firstProblem(c.checkMembership(), c.checkFIPSupported(),
-			checkMalformed(f.Malformed)); !f.accepted.OK() {
+		if f.accepted = firstProblem(c.checkMembership(), checkMalformed(f.Malformed)); !f.accepted.OK() {
 			continue
 		}
 		f.needsOwnEIP = f.ownEIPName != "" && !f.Deleting && !c.isTerminating(f.Namespace)
@@ -55,7 +57,8 @@ func (c *compiler) resolveFIPs() {
 		if !f.accepted.OK() {
 			continue
 		}
-		f.accepted = firstProblem(c.checkTargetInSubnet(f), c.checkEIPUnused(f, addresses),
+		f.accepted = firstProblem(c.checkTargetOwned(f), c.checkTargetInSubnet(f), c.checkManagementReturn(f),
+			c.checkEIPUnused(f, addresses),
 			c.checkTargetUnused(f, targets[f.target]))
 		if f.Deleting || !f.accepted.OK() {
 			continue
@@ -70,25 +73,16 @@ func (c *compiler) resolveFIPs() {
 }
 
 // ovnFipName returns the name of a FIp's OvnFip: the usual one, unless that belongs to another object, or did when the
-// OvnFip was created.
+// OvnFip was created. FIps of the management VPC have none.
 func (c *compiler) ovnFipName(f *fip) string {
+	if c.w.Management != nil {
+		return ""
+	}
 	names := ownership.OvnFipNames(f.Namespace, f.Name)
 	if c.w.Engine.ForeignOvnFips[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {
 		return names[1]
 	}
 	return names[0]
-}
-
-// checkFIPSupported checks whether the shard can have floating IPs.
-func (c *compiler) checkFIPSupported() intent.Finding {
-	if c.w.Management == nil {
-		return intent.Finding{}
-	}
-	return intent.Finding{
-		Reason: intent.NoProject,
-		Message: "the namespace is in the management VPC, which does not support floating IPs; " +
-			"use a load balancer, or a project",
-	}
 }
 
 // sortByTenure returns the FIps that currently have both their EIp and their target first, then those with the EIp,
@@ -119,7 +113,7 @@ func ownEIPName(f *fip) string {
 
 // emitOwnEIP adds the EIp that is created for a FIp.
 func (c *compiler) emitOwnEIP(f *fip) {
-	key := c.namespacedKey(intent.EIp, f.ownEIPName)
+	key := intent.ObjectKey{Kind: intent.EIp, Namespace: f.Namespace, Name: f.ownEIPName}
 	c.emitEIP(key, addressSource{Type: c.chooseEIPType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
 }
 
@@ -136,7 +130,7 @@ func (c *compiler) resolveEIP(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
-		"EIp %s does not exist in namespace %s; create it, or name another", humanize.QuoteName(name), c.w.Shard)}
+		"EIp %s does not exist in namespace %s; create it, or name another", humanize.QuoteName(name), f.Namespace)}
 }
 
 func (c *compiler) resolveTarget(f *fip) intent.Finding {
@@ -156,7 +150,7 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 	if !exists {
 		return intent.Finding{Reason: intent.PodNotFound, Message: fmt.Sprintf(
 			"pod %s does not exist in namespace %s, or has terminated; create it, and the floating IP follows",
-			humanize.QuoteName(f.Pod), c.w.Shard)}
+			humanize.QuoteName(f.Pod), f.Namespace)}
 	}
 	for _, a := range addresses {
 		if ipfamily.Of(a) == c.familyOf(f.eip) {
@@ -172,11 +166,11 @@ func (c *compiler) resolvePodTarget(f *fip) intent.Finding {
 }
 
 func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
-	interfaces, exists := c.w.VMs[f.VM]
+	interfaces, exists := c.w.VMs[snapshot.PodKey(f.Namespace, f.VM)]
 	if !exists {
 		return intent.Finding{Reason: intent.VMNotFound, Message: fmt.Sprintf(
 			"virtual machine %s is not running in namespace %s; start it, and the floating IP follows",
-			humanize.QuoteName(f.VM), c.w.Shard)}
+			humanize.QuoteName(f.VM), f.Namespace)}
 	}
 	for _, i := range interfaces {
 		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
@@ -272,6 +266,10 @@ func (c *compiler) emitFloatingNAT() {
 		if !f.isWanted() {
 			continue
 		}
+		if c.w.Management != nil {
+			c.emitManagementFIP(f)
+			continue
+		}
 		have := c.w.Engine.OvnFips[f.ovnFipName]
 		ready := c.checkFIPReady(f)
 		f.waiting = firstProblem(f.waiting, ready)
@@ -288,6 +286,7 @@ func (c *compiler) emitFloatingNAT() {
 				"OvnFip %s is being recreated with the address of EIp %s", f.ovnFipName, f.eip.Name)})
 			continue
 		}
+		f.translated = true
 		spec := kubeovn.OvnFipSpec{OvnEip: f.eip.ovnEipName, Vpc: c.w.Shard, Addresses: kubeovn.NewAddresses(f.target)}
 		c.out.AddObject(c.clusterKey(intent.OvnFip, f.ovnFipName),
 			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), f.key.Ref())
@@ -333,8 +332,11 @@ func (c *compiler) checkFIPReady(f *fip) intent.Finding {
 	return intent.Finding{}
 }
 
-func (f *fip) buildVerdict() intent.Verdict {
-	facts := intent.FIpFacts{OvnFip: f.ovnFipName, Target: f.target, VM: f.vmInterface, EIp: f.EIp}
+func (f *fip) buildVerdict(c *compiler) intent.Verdict {
+	facts := intent.FIpFacts{
+		OvnFip: f.ovnFipName, Target: f.target, VM: f.vmInterface, EIp: f.EIp,
+		Translated: f.translated, Outbound: f.translated && c.leavesAsFIP(f),
+	}
 	if f.ownEIPName != "" {
 		facts.EIp = f.ownEIPName
 	}
@@ -344,6 +346,6 @@ func (f *fip) buildVerdict() intent.Verdict {
 	return intent.Verdict{
 		Object: f.key, Generation: f.Generation, Facts: facts,
 		Accepted: f.accepted, Resolved: f.resolved, Waiting: firstProblem(deletingFinding(f.Deleting), f.waiting),
-		Held: f.held, Through: f.dependencies,
+		Held: f.held, Partly: f.partly, Through: f.dependencies,
 	}
 }

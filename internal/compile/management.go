@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -100,10 +101,7 @@ func (c *compiler) emitHostAccess() {
 		return
 	}
 	by := gatewayRef(c.externalPortName(x.Subnet))
-	c.emitOnLinkPort(x.Family())
-	// overrides Kube-OVN's policy that sends packets to the nodes
-	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
-		match.InPort(ownership.OnLinkLoopbackPort(c.w.Shard))), by)
+	c.emitManagementOnLinkPort(x.Family())
 	inside := c.project.prefixOn(x).Masked()
 	c.emitRouterPolicy(c.onLinkPolicy(ownership.Reach, x.Family(), match.All(
 		match.From(match.Prefix(inside)), match.To(match.Prefix(x.Prefix.Masked())))), by)
@@ -113,6 +111,14 @@ func (c *compiler) emitHostAccess() {
 			Logical:  inside,
 		}, by)
 	}
+}
+
+// emitManagementOnLinkPort adds the on-link loopback port, and the policy that overrides Kube-OVN's for packets from it,
+// which would send them to the nodes.
+func (c *compiler) emitManagementOnLinkPort(f ipfamily.Family) {
+	c.emitOnLinkPort(f)
+	c.emitRouterPolicy(intent.AllowPolicy(ownership.ReachOnLink,
+		match.InPort(ownership.OnLinkLoopbackPort(c.w.Shard))), c.project.ref())
 }
 
 // activeAccessNetwork returns the network whose hosts the pods can reach, or nil.

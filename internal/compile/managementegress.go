@@ -19,6 +19,16 @@ import (
 func (c *compiler) emitManagementEgress(redirected redirectedPods) {
 	f := c.familyOf(nil)
 	c.redirectedPods = slices.SortedFunc(maps.Keys(redirected.egressIPs), netip.Addr.Compare)
+	c.emitDestinationSets(f)
+	if redirected.closes {
+		c.emitManagementFailClosed(f, redirected.closed)
+		c.emitUnclassifiedDrop(f)
+	}
+}
+
+// emitDestinationSets adds the address sets of destinations inside the cluster, and of those for which pods use egress
+// addresses.
+func (c *compiler) emitDestinationSets(f ipfamily.Family) {
 	c.out.AddRow(c.w.Shard, intent.AddressSet{
 		Name:      ownership.OutsideAddressSet(c.w.Shard),
 		Addresses: joinPrefixes(f, subtractPrefixes([]netip.Prefix{f.Everything()}, c.servicePrefixes())),
@@ -28,10 +38,6 @@ func (c *compiler) emitManagementEgress(redirected redirectedPods) {
 		Addresses: joinPrefixes(f, c.servicePrefixes(), c.w.Management.InsidePrefixes,
 			internalByFamily[f].notRouted),
 	}, c.project.ref())
-	if redirected.closes {
-		c.emitManagementFailClosed(f, redirected.closed)
-		c.emitUnclassifiedDrop(f)
-	}
 }
 
 // servicePrefixes returns the prefixes of Services and of the pods themselves. Kube-OVN has policies for the other
@@ -75,7 +81,7 @@ func (c *compiler) emitUnclassifiedDrop(f ipfamily.Family) {
 // port to a port of their own, where the policies of EgressIPs do not apply, and Kube-OVN's policies do. The rows do not
 // depend on the number of pods. It reports whether there are any.
 func (c *compiler) emitNodeReturn() bool {
-	if c.w.Management == nil || !c.hasEgressIPs() || c.w.Engine.MissingCapabilities != "" ||
+	if c.w.Management == nil || !c.hasEgressIPs() && len(c.redirectedPods) == 0 || c.w.Engine.MissingCapabilities != "" ||
 		!c.w.Engine.RouterPorts[c.internalPortName()] {
 		return false
 	}

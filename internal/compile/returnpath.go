@@ -40,7 +40,7 @@ func (c *compiler) emitReturnPaths() {
 
 // resolveFIPReturn makes a FIp depend on the return port of its network, or adds the policies of returnPath Source.
 func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
-	if _, translated := c.out.Objects[c.clusterKey(intent.OvnFip, f.ovnFipName)]; !translated || !f.isWanted() {
+	if !f.translated || !f.isWanted() {
 		return
 	}
 	network := f.eip.external
@@ -55,6 +55,9 @@ func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
 	if i >= 0 {
 		returnPorts[i].targets = append(returnPorts[i].targets, f.target)
 		f.dependencies = append(f.dependencies, returnPorts[i].ref(), c.hairpinRef())
+		if c.w.Management != nil {
+			f.dependencies = append(f.dependencies, gatewayRef(c.externalPortName(network.Subnet)))
+		}
 	} else if c.w.Engine.RouterPorts[c.internalPortName()] {
 		f.waiting = firstProblem(f.waiting, c.noReturnPort(network))
 	}
@@ -89,6 +92,11 @@ func (c *compiler) checkEgressReturn(returnPorts []*returnPort) {
 	for _, d := range c.egressPolicies {
 		if d.isWanted() && c.project.defaultNetwork != nil && c.w.Engine.RouterPorts[c.internalPortName()] {
 			d.setWaiting(c.noReturnPort(c.project.defaultNetwork))
+		}
+	}
+	for _, f := range c.fips {
+		if f.redirects && c.project.defaultNetwork != nil && c.w.Engine.RouterPorts[c.internalPortName()] {
+			f.waiting = firstProblem(f.waiting, c.noReturnPort(c.project.defaultNetwork))
 		}
 	}
 }

@@ -243,6 +243,7 @@ func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
 		case 2:
 			f.VM, f.Interface = pickOne(d, "v0", "none"), pickOne(d, "", "eth0", "eth9")
 		}
+		f.Outbound = d.bool()
 		w.FIps = append(w.FIps, f)
 	}
 }
@@ -320,7 +321,7 @@ func addTargets(d *fuzzInput, w *snapshot.VpcInput) {
 		}
 	}
 	if !d.oneInEight() {
-		w.VMs["v0"] = []intent.VMInterface{
+		w.VMs[snapshot.PodKey(w.Shard, "v0")] = []intent.VMInterface{
 			{VM: "v0", Interface: "spare"},
 			{VM: "v0", Interface: "main", InGuest: "eth0", Address: pickOne(d, podIP(5), netip.Addr{})},
 		}

@@ -11,6 +11,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:path=fips,singular=fip,scope=Namespaced
 // +kubebuilder:printcolumn:name="Target IP",type=string,JSONPath=`.status.resolvedTargetIP`
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
+// +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.status.direction`
 // +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.targetVMInterface.vmName`
 // +kubebuilder:printcolumn:name="Interface",type=string,JSONPath=`.status.targetVMInterface.interfaceName`
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
@@ -18,9 +19,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 175",message="the name becomes part of the name of an OvnEip: choose one of at most 175 characters"
 
 // FIp is a floating IP: it translates an external address to one pod or virtual machine. Replies leave with the
-// external address. Connections that the target initiates leave with it only if the address is on the project's default
-// network and no EgressRoute, EgressService or EgressIP applies to them, or if it is on a network with returnPath
-// Source. Create it in the namespace of your project.
+// external address. Connections that the target initiates leave with it if outbound is set, if the address is on the
+// project's default network, or if it is on a network with returnPath Source. EgressIPs, and in projects EgressRoutes and
+// EgressServices, take precedence. Create it in the namespace of your project, or in a namespace of Kube-OVN's default
+// VPC.
 type FIp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -42,7 +44,8 @@ type FIp struct {
 
 // FIpSpec is the desired state of a FIp. The target may be changed without changing the external address.
 type FIpSpec struct {
-	// The target as an address inside the project, such as "10.0.0.7".
+	// The target as an address inside the project, such as "10.0.0.7". In Kube-OVN's default VPC it must be the address
+	// of a pod or virtual machine in this namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="ipAddress must be one address such as 10.0.0.7, without a prefix length: write the address of a pod or virtual machine of this project"
@@ -66,7 +69,22 @@ type FIpSpec struct {
 	// If neither this field nor eip is set, the platform's default type is used.
 	// +optional
 	ExternalNetworkType NetworkType `json:"externalNetworkType,omitempty"`
+
+	// Whether connections that the target initiates leave with the external address, through its network. Without it
+	// they do so only on the project's default network. An EgressIP that selects the target takes precedence, and in
+	// projects so do EgressServices and EgressRoutes.
+	// +optional
+	Outbound bool `json:"outbound,omitempty"`
 }
+
+// FIpDirection is which connections use the address of a FIp.
+type FIpDirection string
+
+// The directions of a FIp.
+const (
+	FIpInbound FIpDirection = "Inbound"
+	FIpBoth    FIpDirection = "Both"
+)
 
 // VMTarget is an interface of a virtual machine.
 type VMTarget struct {
@@ -102,13 +120,17 @@ type FIpStatus struct {
 	// +kubebuilder:default=""
 	ExternalIP string `json:"externalIP"`
 
-	// The name of the Kube-OVN OvnFip that translates between the two addresses.
+	// The name of the Kube-OVN OvnFip that translates between the two addresses. Empty in Kube-OVN's default VPC.
 	// +kubebuilder:default=""
 	OvnFip string `json:"ovnFip"`
 
 	// Whether the translation was observed in OVN.
 	// +kubebuilder:default=false
 	Ready bool `json:"ready"`
+
+	// The connections that use the external address: Inbound, those to it; Both, also those that the target initiates.
+	// +optional
+	Direction FIpDirection `json:"direction,omitempty"`
 
 	// The current address of the target inside the project.
 	// +optional

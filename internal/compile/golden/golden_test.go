@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,7 +45,7 @@ var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	management TYPE   type of the network whose hosts pods of the management VPC can reach
 //	quota FLAG N      a default limit, by the name of its flag
 //	inside PREFIX …   the prefixes of pods and Services
-//	podport NAME NAMESPACE/POD SUBNET   a port of a pod in OVN on a switch of another project
+//	podport NAME NAMESPACE/POD SUBNET ADDRESS …   a port of a pod in OVN on a switch of another project
 //	isolation WORD    Enforce or Report (default: Enforce)
 //	trusted NAME …    namespaces whose pods may be on any switch
 //	attachments NAME … namespaces whose attachments all pods may use
@@ -241,11 +242,16 @@ func (g *goldenCase) setIsolation(setting string, words []string) error {
 	switch setting {
 	case "podport":
 		namespace, pod, _ := strings.Cut(words[1], "/")
+		var addresses []netip.Addr
+		for _, word := range words[3:] {
+			addresses = append(addresses, netip.MustParseAddr(word))
+		}
 		g.podPorts = append(g.podPorts, snapshot.PodPort{
 			Name:      words[0],
 			Namespace: namespace,
 			Pod:       pod,
 			Subnet:    words[2],
+			Addresses: addresses,
 		})
 		return nil
 	case "trusted":

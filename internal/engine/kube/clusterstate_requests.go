@@ -70,6 +70,7 @@ func (e *clusterDump) readFIps() []clusterstate.FIp {
 			EIp:      cmp.Or(o.Status.EIp, f.EIp),
 			External: parseAddr(o.Status.ExternalIP),
 			Target:   parseAddr(cmp.Or(o.Status.ResolvedTargetIP, o.Spec.IPAddress)), Pod: f.Pod, VM: f.VM,
+			Outbound: f.Outbound, Direction: string(o.Status.Direction),
 		}
 	})
 }

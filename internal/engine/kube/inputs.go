@@ -155,7 +155,7 @@ func (in *Inputs) addNamespacedObject(object client.Object) {
 	case *corev1.Pod:
 		in.pods[o.Namespace+"/"+o.Name] = o
 	case *VirtualMachineInstance:
-		in.vms[o.Name] = o
+		in.vms[snapshot.PodKey(o.Namespace, o.Name)] = o
 	case *corev1.Service:
 		if isLoadBalancer(o) {
 			in.services = append(in.services, o)
@@ -283,10 +283,10 @@ func (in *Inputs) referencedKeys() []intent.ObjectKey {
 			keys = append(keys, intent.ObjectKey{Kind: intent.OvnFip, Name: name})
 		}
 		if f.Spec.PodTarget != nil {
-			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: in.Shard.Name, Name: f.Spec.PodTarget.PodName})
+			keys = append(keys, intent.ObjectKey{Kind: Pod, Namespace: f.Namespace, Name: f.Spec.PodTarget.PodName})
 		}
 		if f.Spec.VMTarget != nil {
-			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: in.Shard.Name, Name: f.Spec.VMTarget.VMName})
+			keys = append(keys, intent.ObjectKey{Kind: VMI, Namespace: f.Namespace, Name: f.Spec.VMTarget.VMName})
 		}
 	}
 	slices.SortFunc(keys, func(a, b intent.ObjectKey) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Compare(b)) })

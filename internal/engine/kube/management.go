@@ -184,7 +184,8 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 			out.Subnets = append(out.Subnets, readPodSubnet(s))
 		}
 	}
-	if len(in.egressIPs) > 0 {
+	out.PortAddresses = in.readPortAddresses()
+	if len(in.egressIPs) > 0 || in.hasOutboundFIps() {
 		for _, claim := range in.claimedPrefixes() {
 			out.InsidePrefixes = append(out.InsidePrefixes, claim.Prefix)
 		}

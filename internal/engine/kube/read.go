@@ -163,7 +163,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	out := snapshot.FIp{
 		Meta: readMeta(o.ObjectMeta), EIp: p.readName("spec.eip", o.Spec.EIp),
 		Type:    p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
-		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress),
+		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress), Outbound: o.Spec.Outbound,
 	}
 	targets := 0
 	if out.Address.IsValid() {

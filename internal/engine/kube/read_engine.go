@@ -249,16 +249,16 @@ func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
 
 func (in *Inputs) readVMs() map[string][]intent.VMInterface {
 	out := map[string][]intent.VMInterface{}
-	for name, vm := range in.vms {
-		out[name] = nil
+	for key, vm := range in.vms {
+		out[key] = nil
 		for _, i := range vm.Status.Interfaces {
-			found := intent.VMInterface{VM: name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
+			found := intent.VMInterface{VM: vm.Name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
 			for _, text := range append([]string{i.IP}, i.IPs...) {
 				if a, err := netip.ParseAddr(text); err == nil && ipfamily.Of(a) == kubeovn.ExternalFamily && !found.Address.IsValid() {
 					found.Address = a
 				}
 			}
-			out[name] = append(out[name], found)
+			out[key] = append(out[key], found)
 		}
 	}
 	return out

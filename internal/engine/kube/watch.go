@@ -199,7 +199,7 @@ func (w *eventMapper) handleFIpTarget(ctx context.Context, was, is client.Object
 		spec := fips.Items[i].Spec
 		if (spec.PodTarget != nil && spec.PodTarget.PodName == object.GetName()) ||
 			(spec.VMTarget != nil && spec.VMTarget.VMName == object.GetName()) {
-			w.enqueueNamed(object.GetNamespace())
+			w.enqueueNamespace(ctx, object.GetNamespace())
 			return
 		}
 	}

@@ -58,6 +58,14 @@ var Quirks = []Quirk{
 		Code: "internal/compile/fip.go emitFloatingNAT", Test: "TestCore3Drift",
 	},
 	{
+		ID: "DeletesNATRowsOfPods",
+		Behaviour: "In its default VPC, it deletes the snat and dnat_and_snat rows of a pod's address whenever it processes a pod " +
+			"without its own annotation.",
+		Handling: "Floating IPs there are rows of type dnat, and snat rows for all addresses with a match.",
+		Upstream: "pkg/controller/pod.go handleAddOrUpdatePod", Seen: seen1162,
+		Code: "internal/compile/managementfip.go emitManagementFIP", Test: "TestPlatform2FloatingIPs",
+	},
+	{
 		ID:        "DuplicateNATRows",
 		Behaviour: "It writes a NAT row although the same row exists, and then fails on routers with two of them.",
 		Handling:  "Of two equal rows, the unmarked one stays, and ours is removed.",

@@ -41,6 +41,9 @@ func decodeNAT(n *nb.NAT, port string) (intent.Row, bool) {
 	case natTypeDNATAndSNAT:
 		out := intent.DNATAndSNAT{External: parseAddr(n.ExternalIP), Logical: parseAddr(n.LogicalIP)}
 		return out, out.External.IsValid()
+	case natTypeDNAT:
+		out := intent.DNAT{GatewayPort: port, External: parseAddr(n.ExternalIP), Logical: parseAddr(n.LogicalIP)}
+		return out, out.External.IsValid() && n.Match == ""
 	case natTypeSNAT:
 		out := intent.SNAT{External: parseAddr(n.ExternalIP), Logical: parsePrefix(n.LogicalIP)}
 		if port != "" {

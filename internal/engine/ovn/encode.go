@@ -17,6 +17,7 @@ import (
 // Values in the northbound database.
 const (
 	natTypeDNATAndSNAT = "dnat_and_snat"
+	natTypeDNAT        = "dnat"
 	natTypeSNAT        = "snat"
 	policyReroute      = "reroute"
 	kubeOVNVendor      = "kube-ovn" // vendor of Kube-OVN's rows
@@ -42,7 +43,7 @@ func encodeRow(row intent.Row, uuid string, ids map[string]string, have model.Mo
 			UUID: uuid, LogicalPort: r.Port, IP: r.Address.String(), MAC: r.MAC, OverrideDynamicMAC: true,
 		}
 		return rowDraft{row: b, fields: []any{&b.MAC, &b.OverrideDynamicMAC}}, nil
-	case intent.DNATAndSNAT, intent.SNAT, intent.GatewayPortSNAT:
+	case intent.DNATAndSNAT, intent.DNAT, intent.SNAT, intent.GatewayPortSNAT:
 		return encodeNAT(row, uuid, ids), nil
 	case intent.LogicalRouterPolicy:
 		return encodeRouterPolicy(r, uuid, ids), nil
@@ -68,6 +69,9 @@ func encodeNAT(row intent.Row, uuid string, ids map[string]string) rowDraft {
 		n.Type, n.Options = natTypeDNATAndSNAT, map[string]string{"stateless": "false"}
 		n.ExternalIP, n.LogicalIP = r.External.String(), r.Logical.String()
 		out.fields = []any{&n.LogicalIP}
+	case intent.DNAT:
+		n.Type, n.ExternalIP, n.LogicalIP = natTypeDNAT, r.External.String(), r.Logical.String()
+		out.fields = []any{&n.LogicalIP, &n.GatewayPort}
 	case intent.SNAT:
 		n.ExternalIP, n.LogicalIP = r.External.String(), formatPrefix(r.Logical)
 	case intent.GatewayPortSNAT:

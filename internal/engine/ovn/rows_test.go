@@ -88,6 +88,7 @@ func TestRowsComeBackAsTheyWereWritten(t *testing.T) {
 		intent.StaticMACBinding{Port: "p", Address: mustAddr("fe80::1"), MAC: "0a:00:00:00:00:02"},
 		aFIP,
 		intent.DNATAndSNAT{External: mustAddr("2001:db8::10"), Logical: mustAddr("fd00::10")},
+		intent.DNAT{External: mustAddr("198.51.100.10"), Logical: mustAddr("10.0.0.10")},
 		aSNAT,
 		intent.SNAT{External: mustAddr("198.51.100.20"), Logical: mustPrefix("10.0.0.5/32")},
 		intent.SNAT{External: mustAddr("2001:db8::20"), Logical: mustPrefix("fd00::/64")},
@@ -200,7 +201,7 @@ func TestChangedRowsDiffer(t *testing.T) {
 
 func TestRowsThatAreNoneOfOurs(t *testing.T) {
 	for _, m := range []model.Model{
-		&nb.NAT{Type: "dnat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10"},
+		&nb.NAT{Type: "dnat", ExternalIP: "198.51.100.10", LogicalIP: "10.0.0.10", Match: "tcp"},
 		&nb.NAT{Type: "snat", ExternalIP: "198.51.100.10", LogicalIP: "$set"},
 		&nb.NAT{Type: "dnat_and_snat", ExternalIP: "", LogicalIP: "10.0.0.10"},
 		&nb.StaticMACBinding{LogicalPort: "p", IP: "?"},

@@ -176,6 +176,8 @@ func (t *transaction) draftRow(c rowChange, uuid string, have model.Model) (rowD
 		d.row.(*nb.LogicalRouterPort).Group, err = t.haChassisGroupUUID(after.HAChassisGroup)
 	case intent.GatewayPortSNAT:
 		d.row.(*nb.NAT).GatewayPort, err = t.gatewayPortUUID(after.GatewayPort)
+	case intent.DNAT:
+		d.row.(*nb.NAT).GatewayPort, err = t.gatewayPortUUID(after.GatewayPort)
 	}
 	return d, err
 }

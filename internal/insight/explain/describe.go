@@ -92,9 +92,21 @@ func (e *explainer) describeFIp(o *clusterstate.FIp) {
 	case o.VM != "":
 		target = "virtual machine " + o.VM
 	}
-	e.addRequest("%s for %s, both ways", cmp.Or(withPrefix("EIp ", o.EIp), "an address"), target)
+	e.addRequest("%s for %s, %s", cmp.Or(withPrefix("EIp ", o.EIp), "an address"), target, describeDirection(o))
 	e.addAddressParts(o.Shard, o.External)
 	e.addTargetPart(o)
+}
+
+// describeDirection returns which connections use a floating IP.
+func describeDirection(o *clusterstate.FIp) string {
+	switch {
+	case o.Direction != string(kubedcv1.FIpInbound):
+		return "both ways"
+	case o.Outbound:
+		return "both ways, but at present only for connections to it"
+	default:
+		return "for connections to it"
+	}
 }
 
 // addTargetPart adds the pod of a floating IP.

@@ -367,7 +367,7 @@ func countObjects(s *clusterstate.State) []Count {
 	for _, r := range s.Logical.Routers {
 		for _, n := range r.NATs {
 			snat += boolToInt(n.Type == "snat")
-			fips += boolToInt(n.Type == "dnat_and_snat")
+			fips += boolToInt(n.Type == "dnat_and_snat" || n.Type == "dnat")
 		}
 	}
 	balancers, routes := 0, map[string]int{}

@@ -203,6 +203,8 @@ func (v *Vpc) describeRouter() []string {
 		switch n.Type {
 		case "snat":
 			lines = append(lines, fmt.Sprintf("SNAT: %s → %s", n.LogicalIP, n.ExternalIP))
+		case "dnat":
+			lines = append(lines, fmt.Sprintf("DNAT: %s → %s", n.ExternalIP, n.LogicalIP.Addr()))
 		case "dnat_and_snat":
 			lines = append(lines, fmt.Sprintf("FIP: %s ↔ %s", n.ExternalIP, n.LogicalIP.Addr()))
 		}

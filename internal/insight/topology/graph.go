@@ -146,7 +146,7 @@ const (
 
 // NAT is a NAT row of a router.
 type NAT struct {
-	Type       string       `json:"type"` // snat or dnat_and_snat
+	Type       string       `json:"type"` // snat, dnat or dnat_and_snat
 	ExternalIP netip.Addr   `json:"external"`
 	LogicalIP  netip.Prefix `json:"internal"`
 	Match      string       `json:"match,omitempty"`

@@ -193,6 +193,9 @@ type FIp struct {
 	EIp              string
 	External, Target netip.Addr
 	Pod, VM          string
+	// Outbound: connections of the target should use the address. Direction is what its status says.
+	Outbound  bool
+	Direction string
 }
 
 // Service is a Service of type LoadBalancer, or one with external IPs.

@@ -20,6 +20,8 @@ const (
 	EIpTaken                  = "EIpTaken"
 	TargetTaken               = "TargetTaken"
 	TargetOutsideProject      = "TargetOutsideProject"
+	OutboundOverridden        = "OutboundOverridden"
+	OutboundUnavailable       = "OutboundUnavailable"
 	PortTaken                 = "PortTaken"
 	NoPortsLeft               = "NoPortsLeft"
 	NeedsConnectionReturnPath = "NeedsConnectionReturnPath"
@@ -158,7 +160,8 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Accepted", NoProject,
-		"The namespace belongs to no Project. A load balancer may also be in a namespace of the management VPC.",
+		"The namespace belongs to no Project. Load balancers and floating IPs may also be in a namespace of the management " +
+			"VPC.",
 		"Create the object in the namespace of a project.",
 	},
 	{
@@ -206,8 +209,9 @@ var Reasons = []ReasonDoc{
 	{"Accepted", EIpTaken, "The EIp is already in use.", "Use another EIp, or release this one."},
 	{"Accepted", TargetTaken, "Another FIp has the same target.", "Delete one of the two."},
 	{
-		"Accepted", TargetOutsideProject, "The target address is not in the project's subnet.",
-		"Use an address of the project.",
+		"Accepted", TargetOutsideProject,
+		"The target address is not in the project's subnet or, in the management VPC, does not belong to the namespace.",
+		"Use the address of a pod or virtual machine of the project, or of the namespace.",
 	},
 	{"Accepted", SubnetTaken, "The Subnet belongs to another ExternalNetwork.", "Remove it from one of the two."},
 	{
@@ -334,6 +338,16 @@ var Reasons = []ReasonDoc{
 	{
 		"Programmed", WaitingForEngine, "Kube-OVN has not processed an object yet.",
 		"Wait. If it persists, check the object that the message names.",
+	},
+	{
+		"Programmed", OutboundOverridden,
+		"A FIp has outbound, but another object decides about the connections of its target. Connections to its address work.",
+		"Remove outbound, or change the other object so that it does not select the target.",
+	},
+	{
+		"Programmed", OutboundUnavailable,
+		"A FIp has outbound, but the connections of its target can't use its address. Connections to its address work.",
+		"See the message; remove outbound otherwise.",
 	},
 	{
 		"Programmed", NoAddressForChecks,

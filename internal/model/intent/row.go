@@ -141,6 +141,21 @@ func (n DNATAndSNAT) Equal(o Row) bool { return Row(n) == o }
 
 func (n DNATAndSNAT) String() string { return n.Logical.String() }
 
+// DNAT is the NAT of a floating IP in the management VPC, for connections to the external address. Kube-OVN removes
+// other types of NAT of its pods.
+type DNAT struct {
+	GatewayPort       string
+	External, Logical netip.Addr
+}
+
+// Key returns the external address.
+func (n DNAT) Key(router string) RowKey { return RowKey{"NAT", router, "dnat " + n.External.String()} }
+
+// Equal compares all fields.
+func (n DNAT) Equal(o Row) bool { return Row(n) == o }
+
+func (n DNAT) String() string { return n.Logical.String() + " by " + n.GatewayPort }
+
 // SNAT is the SNAT of a subnet. Kube-OVN creates it from an OvnSnatRule and never checks it again.
 type SNAT struct {
 	External netip.Addr

@@ -101,6 +101,8 @@ type FIpFacts struct {
 	OvnFip   string
 	Target   netip.Addr
 	VM       *VMInterface
+	// Translated: the address is translated. Outbound: connections of the target use it as well.
+	Translated, Outbound bool
 }
 
 // ServiceFacts is the status of a Service of type LoadBalancer.

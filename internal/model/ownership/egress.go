@@ -121,7 +121,7 @@ func addressSetName(name string) string { return strings.ReplaceAll("sallyport."
 
 // IsRowOnlyPriority reports whether router policies with a priority are rows only, without an entry in the Vpc's list.
 func IsRowOnlyPriority(p int) bool {
-	return EgressFailClosed <= p && p <= EgressRouteLast || ManagementFailClosed <= p && p <= ManagementEgressIP ||
+	return EgressFailClosed <= p && p <= EgressRouteLast || ManagementFIP <= p && p <= ManagementEgressIP ||
 		p == NodeBackend || p == NodeBackendReply
 }
 

@@ -99,6 +99,8 @@ const (
 	EgressLinkSource       = 1850 // on the egress router: packets from a link that are not translated → drop
 	EgressUnselected       = 1900 // pods that no EgressIP selects → the default network's gateway
 	EgressUnselectedOnLink = 1910 // the same pods → neighbours on the default network's prefix
+	FIPOutbound            = 1950 // target of a floating IP with outbound → its network's gateway
+	FIPOutboundOnLink      = 1960 // the same target → neighbours on that network's prefix
 	EgressIPSelected       = 2000 // pods that an EgressIP selects → its addresses
 	EgressServiceBackends  = 2100 // backends of an EgressService → its network's gateway
 	EgressServiceOnLink    = 2110 // the same pods → neighbours on that network's prefix
@@ -106,6 +108,8 @@ const (
 	EgressRouteLast        = EgressRouteFirst + 129*prioritiesPerPrefixLength - 1
 	Reach                  = 29900 // pods of the management VPC → hosts on its network's prefix
 	ReachOnLink            = 29901 // the same packets, after the on-link loopback port
+	ManagementFIP          = 29905 // target of a floating IP with outbound in the management VPC → its network's gateway
+	ManagementFIPOnLink    = 29906 // the same target → neighbours on that network's prefix
 	ManagementFailClosed   = 29910 // pods of the management VPC that an EgressIP selects → drop, if it fails closed
 	ManagementEgressIP     = 29920 // the same pods → the EgressIP's addresses
 	ReturnFIP              = 30000 // pod of a floating IP → its network's gateway
@@ -125,6 +129,7 @@ var PriorityBands = []PriorityBand{
 	{ReturnFIP, ReturnFIPOnLink, "replies of floating IPs on secondary networks, by source address", false},
 	{ReturnReply, ReturnLeave, "replies on secondary networks, by connection", true},
 	{Reach, ReachOnLink, "pods of the management VPC to hosts on its network", true},
+	{ManagementFIP, ManagementFIPOnLink, "outbound traffic of floating IPs in the management VPC", true},
 	{ManagementFailClosed, ManagementEgressIP, "egress addresses of pods of the management VPC", true},
 	{NodeBackend, NodeBackend, "packets to backends on nodes of the management VPC", true},
 	{NodeBackendReply, NodeBackendReply, "replies of these backends", true},

@@ -104,8 +104,8 @@ func titledConstants(files []*ast.File, title string) (out []*ast.Ident) {
 
 func TestPrioritiesAreInBands(t *testing.T) {
 	management := []string{
-		"Reach", "ReachOnLink", "ManagementFailClosed", "ManagementEgressIP", "ReturnReply", "ReturnLeave", "NodeBackend",
-		"NodeBackendReply", "ReturnForged",
+		"Reach", "ReachOnLink", "ManagementFIP", "ManagementFIPOnLink", "ManagementFailClosed", "ManagementEgressIP",
+		"ReturnReply", "ReturnLeave", "NodeBackend", "NodeBackendReply", "ReturnForged",
 	}
 	for _, p := range sourcePriorities(t) {
 		if !IsOwnPriority("acme-web", p.value) {
@@ -117,7 +117,7 @@ func TestPrioritiesAreInBands(t *testing.T) {
 	}
 	free := []int{
 		0, 999, 1011, EgressFailClosed - 1, EgressServiceOnLink + 1, EgressRouteFirst - 1, EgressRouteLast + 1, 29899,
-		29902, 29909, 29921, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
+		29902, 29904, 29907, 29909, 29921, 29999, 30002, 30009, 30012, 31099, 31101, 32767,
 	}
 	for _, p := range append(free, kubeOVNPriorities...) {
 		if IsOwnPriority("acme-web", p) {

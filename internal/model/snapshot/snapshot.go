@@ -46,7 +46,7 @@ type VpcInput struct {
 	// is new.
 	PlatformPrefixes []PrefixClaim
 	// Pods and VMs are the targets that the shard's FIps name, and all pods where endpoints are checked against them.
-	// An absent one does not exist. The key of a pod is PodKey.
+	// An absent one does not exist. The key of both is PodKey.
 	Pods map[string][]netip.Addr
 	VMs  map[string][]intent.VMInterface
 
@@ -262,8 +262,11 @@ type Management struct {
 	NodeAddresses map[netip.Addr]string
 	HostPods      map[string]map[netip.AddrPort]bool
 	// InsidePrefixes are the prefixes of its Subnets, including the one that joins the nodes, and the addresses of
-	// nodes. They are read if EgressIPs select its pods.
+	// nodes. They are read if EgressIPs select its pods, or FIps their outbound connections.
 	InsidePrefixes []netip.Prefix
+	// PortAddresses are the addresses of the pods' switch ports in namespaces with FIps, by namespace. Users can't write
+	// ports.
+	PortAddresses map[string]map[netip.Addr]bool
 }
 
 // PodSubnet is a Subnet of the management VPC besides the default one.
@@ -324,6 +327,7 @@ type FIp struct {
 	Address       netip.Addr
 	Pod           string
 	VM, Interface string
+	Outbound      bool // connections of the target use the address as well
 	Malformed
 }
 

@@ -276,6 +276,12 @@ func statusFields(v intent.Verdict, ready bool) map[string]any {
 			EIp: f.EIp, ExternalIP: formatAddr(f.External), OvnFip: f.OvnFip, ResolvedTargetIP: formatAddr(f.Target),
 			Ready: ready, ObservedGeneration: v.Generation,
 		}
+		switch {
+		case f.Outbound:
+			s.Direction = kubedcv1.FIpBoth
+		case f.Translated:
+			s.Direction = kubedcv1.FIpInbound
+		}
 		if f.VM != nil {
 			s.TargetVMInterface = &kubedcv1.VMInterface{
 				VMName:        f.VM.VM,

@@ -18,8 +18,8 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 		t.Errorf("the pod answered %d times; wanted one answer on each of two networks:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out,
-		// the client's address, and the pod's source address on the default network
-		"web saw 203.0.113.10", "internet saw 100.65.",
+		// the client's address, and the pod's source address on the default network and then on the other
+		"web saw 203.0.113.10", "internet saw 100.65.", "internet saw 198.51.100.",
 		"fip.kube-dc.com/web-public condition met", "project.kube-dc.com \"production\" deleted",
 		"lab \""+name+"\" is down")
 }

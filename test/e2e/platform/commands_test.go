@@ -27,10 +27,7 @@ func (p *platformFixture) runCommand(t *testing.T, args ...string) string {
 func (p *platformFixture) checkCommands(t *testing.T) string {
 	p.redirectPods(t)
 	p.expectEgressAs(t, "s1.mail", egressAddress)
-	for _, c := range []struct {
-		command      string
-		want, forbid []string
-	}{
+	p.expectCommands(t, []commandCheck{
 		{
 			"trace --from pod/s1 -n mail " + harness.InternetAddress + ":80",
 			[]string{"Answered", egressAddress, "EgressIP mail"},
@@ -45,7 +42,20 @@ func (p *platformFixture) checkCommands(t *testing.T) string {
 		{"explain egressip/mail", []string{"Pod mail/s1: sends it", "currently 2"}, []string{"not served", "✗"}},
 		{"map ovn-cluster", []string{egressAddress}, nil},
 		{"doctor", nil, []string{"EgressIP mail", "EgressOutsideProject", "ovn-cluster"}},
-	} {
+	})
+	return "trace of a selected pod, of another and to a pod; explain, map and doctor"
+}
+
+// commandCheck is a command of sallyport and texts that it prints, and does not print.
+type commandCheck struct {
+	command      string
+	want, forbid []string
+}
+
+// expectCommands runs commands and checks what they print.
+func (p *platformFixture) expectCommands(t *testing.T, checks []commandCheck) {
+	t.Helper()
+	for _, c := range checks {
 		out := p.runCommand(t, strings.Fields(c.command)...)
 		for _, text := range c.want {
 			if !strings.Contains(out, text) {
@@ -58,5 +68,4 @@ func (p *platformFixture) checkCommands(t *testing.T) string {
 			}
 		}
 	}
-	return "trace of a selected pod, of another and to a pod; explain, map and doctor"
 }

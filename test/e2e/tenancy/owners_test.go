@@ -25,6 +25,7 @@ const (
 	byManager   = "labels count when the controller applied them"
 	byNames     = "a name of its own for the second OvnEip"
 	byReserved  = "condition `NameReserved`"
+	byTarget    = "condition `TargetOutsideProject`"
 )
 
 // ownerAttacks are the attacks that take over addresses, pods and objects of others.
@@ -88,6 +89,14 @@ var ownerAttacks = []attack{
 		egressWithForeignAddress(func(string) string {
 			return ""
 		}, "dns"),
+	},
+	{
+		"H4", managementEditor, "FIp that takes over another namespace's pod, in both directions", byTarget,
+		targetForeignPod("mgmt-b", "mallory"),
+	},
+	{
+		"H4", tenantEditor, "FIp of a project that takes over a pod of the default VPC", byTarget,
+		targetForeignPod("evil-x", "mallory"),
 	},
 
 	{
@@ -273,6 +282,27 @@ func publishForeignPod(labels string) func(*testing.T, *attackFixture, actor) {
 		for range 12 { // a hash selects the backend
 			f.ExpectAnswer(t, f.public.Client, "http://"+address, "mallory", f.public.ClientAddress)
 		}
+	}
+}
+
+// targetForeignPod creates a FIp with outbound whose target is the address of the victim's pod. The control has the
+// attacker's own pod as target.
+func targetForeignPod(namespace, own string) func(*testing.T, *attackFixture, actor) {
+	return func(t *testing.T, f *attackFixture, who actor) {
+		fip := func(name, pod string) string {
+			return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: %s, namespace: %s}, "+
+				"spec: {externalNetworkType: public, outbound: true, ipAddress: %s}}", name, namespace, pod)
+		}
+		who.MustApply(t, f, fip("foreign", f.ReadStatusField(t, "Pod", "mgmt-a", "dns", "podIP")))
+		f.expectReason(t, harness.ObjectRef("FIp", namespace, "foreign"), "Accepted", "TargetOutsideProject")
+		if rows := f.RunNbctl(t, "--bare", "--columns=_uuid", "find", "NAT",
+			fmt.Sprintf("external_ids:sallyport-owner=FIp/%s/foreign", namespace)); strings.TrimSpace(rows) != "" {
+			t.Errorf("there is a translation: %s", rows)
+		}
+		who.MustApply(t, f, fip("own", f.ReadStatusField(t, "Pod", namespace, own, "podIP")))
+		f.WaitProgrammedOnNodes(t, "FIp", namespace, "own")
+		address := f.ReadField(t, "FIp", namespace, "own", "status", "externalIP")
+		f.ExpectAnswer(t, f.public.Client, "http://"+address, own, f.public.ClientAddress)
 	}
 }
 

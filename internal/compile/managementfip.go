@@ -1,0 +1,49 @@
+package compile
+
+import (
+	"fmt"
+
+	"github.com/sallyport/sallyport/internal/model/intent"
+)
+
+// Floating IPs of the management VPC are NAT rows of type dnat. Kube-OVN removes rows of the other types whose logical
+// address is that of a pod without its own annotation.
+
+// checkTargetOwned checks that the target is a pod or virtual machine of the FIp's namespace. In the management VPC,
+// which has pods of many namespaces, the address of the target's switch port decides: a user can write addresses into a
+// FIp, and a virtual machine reports its own.
+func (c *compiler) checkTargetOwned(f *fip) intent.Finding {
+	if c.w.Management == nil || !f.target.IsValid() || c.w.Management.PortAddresses[f.Namespace][f.target] {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
+		"%s is not the address of a pod or virtual machine of namespace %s on Subnet %s; "+
+			"use one that is, or create the FIp in the namespace of the target", f.target, f.Namespace, c.subnetName())}
+}
+
+// checkManagementReturn checks that replies can be returned to the FIp's network: all networks of the management VPC
+// have return ports.
+func (c *compiler) checkManagementReturn(f *fip) intent.Finding {
+	if c.w.Management == nil || f.eip == nil || f.eip.external == nil || !c.returnsBySource(f.eip.external) {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.NeedsConnectionReturnPath, Message: fmt.Sprintf(
+		"network %s routes replies by the pod's address (returnPath Source), which is not possible in the management VPC; "+
+			"use another network, or ask the operator for returnPath Connection, and for OVN 24.09 or later",
+		f.eip.external.Network)}
+}
+
+// emitManagementFIP adds the translation of a FIp of the management VPC.
+func (c *compiler) emitManagementFIP(f *fip) {
+	why := c.checkEIPReady(f.eip)
+	if why.OK() {
+		why = c.checkConnected(f.eip.external)
+	}
+	if f.waiting = firstProblem(f.waiting, why); !why.OK() {
+		return
+	}
+	f.translated = true
+	c.out.AddRow(c.w.Shard, intent.DNAT{
+		GatewayPort: c.externalPortName(f.eip.external.Subnet), External: f.eip.address, Logical: f.target,
+	}, f.key.Ref())
+}
