@@ -68,7 +68,10 @@ type compiler struct {
 	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
-	drainAddresses  map[netip.AddrPort]bool        // in use
+	drainAddresses  map[netip.AddrPort]intent.ObjectKey // in use, by Service
+	drainCollides   bool                                // a Service did not get its first choice
+	placements      map[vipClass]*vipPlacement          // VIPs of shared load balancers
+	hasReturnPorts  bool
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
@@ -85,7 +88,8 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 		eipCount:     map[string]int{},
 		podAddresses: podsByNamespace(w.Pods),
 
-		drainAddresses: map[netip.AddrPort]bool{},
+		drainAddresses: map[netip.AddrPort]intent.ObjectKey{},
+		placements:     map[vipClass]*vipPlacement{},
 	}
 	for _, e := range sortByAge(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}

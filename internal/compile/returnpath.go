@@ -19,6 +19,7 @@ func (c *compiler) emitReturnPaths() {
 		return
 	}
 	returnPorts, several := c.planReturnPorts(), c.multiNetworkTargets()
+	c.hasReturnPorts = len(returnPorts) > 0
 	for _, f := range c.fips {
 		c.resolveFIPReturn(f, returnPorts)
 	}
