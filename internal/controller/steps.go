@@ -60,6 +60,14 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
+// changeLines returns the changes of all steps.
+func (w *Work) changeLines() (out []state.Line) {
+	for _, s := range w.steps {
+		out = append(out, s.ChangeLines()...)
+	}
+	return out
+}
+
 // reobserveRows observes the rows again if some were written. Our copy of the database contains them by then, so a
 // repaired row counts as present, and its absence for some milliseconds is not reported in conditions.
 func (w *Work) reobserveRows() error {

@@ -126,6 +126,7 @@ func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
 func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	t.Helper()
 	c.waitQuiet(t)
+	before := c.Controller.ReadMetrics(t)
 	together := c.measureLatencies(t, true)
 	// it also processes each of these changes, takes longer, and there are only two cores
 	c.ControlLab(t, "pause", "kube-ovn-controller")
@@ -139,12 +140,29 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 		harness.FormatMedianAndP99(alone.bare),
 		harness.FormatMedianAndP99(together.kubeOVN), harness.FormatMedianAndP99(together.row),
 		harness.FormatMedianAndP99(together.bare))
+	c.checkEndpointRuns(t, item, before, len(alone.row)+len(together.row))
 	for when, took := range map[string]latencies{"while Kube-OVN is paused": alone, "while Kube-OVN works": together} {
 		if limit := 2*harness.PercentileMillis(took.bare, 99) + 20; show.IsFullSize() &&
 			harness.PercentileMillis(took.row, 99) > limit {
 			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when,
 				harness.PercentileMillis(took.row, 99), limit)
 		}
+	}
+}
+
+// checkEndpointRuns checks that most changes were compiled as Services: the first of a project is not, nor is one that
+// comes together with another event.
+func (c *serviceScaleFixture) checkEndpointRuns(t *testing.T, item *show.Item, before map[string]float64, changes int) {
+	t.Helper()
+	now := c.Controller.ReadMetrics(t)
+	count := func(metric string) float64 { return now[metric] - before[metric] }
+	services := count(`sallyport_endpoint_runs_total{compiled="services"}`)
+	item.AddFigure("%d changed endpoints: %.0f runs compiled their Services only, %.0f their project; %.0f checks of memos",
+		changes, services, count(`sallyport_endpoint_runs_total{compiled="vpc"}`),
+		count(`sallyport_memo_checks_total{result="same"}`))
+	if services < float64(changes)/2 || now[`sallyport_memo_checks_total{result="different"}`] > 0 {
+		t.Errorf("of %d changes %.0f were compiled as Services; checks that found a difference: %.0f", changes, services,
+			now[`sallyport_memo_checks_total{result="different"}`])
 	}
 }
 
