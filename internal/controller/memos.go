@@ -216,7 +216,7 @@ func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored
 // keepMemo keeps the memo of a shard at rest for its next run. It returns false if the memo is wrong: then the whole
 // shard has to run again.
 func (s *Reconciler) keepMemo(of shard.Shard, work *Work) bool {
-	if work.memo == nil || len(work.changeLines()) > 0 {
+	if work.memo == nil || work.wroteObjects || len(work.changeLines()) > 0 {
 		return true
 	}
 	now := s.Clock()

@@ -63,6 +63,7 @@ type Work struct {
 	size          int             // estimated size of the shard
 	// unsettled: OVN may still be moving a port.
 	unsettled    bool
+	wroteObjects bool          // in a step that was observed again
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
 	memo         *compile.Memo // of the VPC; nil: there is none
 	// update is set if only some Services of the shard were compiled, with a stored memo.
@@ -115,6 +116,10 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 		return state.TryPreparePlan(ctx, s.NB.RowTarget(vpc), want.Rows, intent.KeepForeignRows,
 			guardRouterPolicies(world))
 	}
+	objects := func() state.Prepared {
+		return state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, vpc), want.Objects, intent.DeleteAfterUsers,
+			intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))
+	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.statusObjects)
 	if err != nil {
 		return nil, err
@@ -125,8 +130,7 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
 		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(vpc, externalSubnetNames(world)), nil,
 			guardVpcLeftovers(world, want))),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, vpc), want.Objects,
-			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))),
+		reobservedKubernetesStep(objects),
 		reobservedOVNStep(rows),
 		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, vpc, inputs.AttachedSubnets()),
 			want.VpcEntries, guardVpcEntries(world, want))),
@@ -207,7 +211,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		s.Metrics.repairs.countRepairs(work)
 	}
 	failures := state.Run(ctx, work.Plans()...)
-	if err := work.reobserveRows(); err != nil {
+	if err := work.reobserve(); err != nil {
 		return runner.Result{}, err
 	}
 	reported, err := s.writeStatuses(ctx, of, work, status.NewOutcome(work.Plans(), failures))

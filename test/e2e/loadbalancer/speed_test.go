@@ -39,6 +39,13 @@ func TestBalancer5Speed(t *testing.T) {
 	}
 }
 
+// serviceStatusWrites is the metric of writes of the status of Services.
+const serviceStatusWrites = `sallyport_kubernetes_writes_total{kind="Service/status",verb="apply"}`
+
+// maxStatusWrites is how often the status of a new Service is written: when it is accepted, and when it works. A few
+// more are written if the first endpoints arrive in between.
+const maxStatusWrites = 2.5
+
 // serviceName returns the name of Service i. Services are distributed over the projects.
 func (c *serviceScaleFixture) serviceName(i int) (namespace, name string) {
 	return c.NamespaceOf(i % c.Size), fmt.Sprintf("s%05d", i)
@@ -54,6 +61,7 @@ func (c *serviceScaleFixture) balancerName(i int) string {
 // address.
 func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size int) {
 	t.Helper()
+	writes := c.Controller.ReadMetrics(t)[serviceStatusWrites]
 	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t),
 		time.Now()
 	group, inner := errgroup.WithContext(ctx)
@@ -83,6 +91,12 @@ func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size
 	item.AddFigure("%d Services of 10 endpoints in %d projects: %d more from nothing in %.1f s, %.1f s of them to write them to Kubernetes; "+
 		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(),
 		harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
+	c.waitQuiet(t)
+	each := (c.Controller.ReadMetrics(t)[serviceStatusWrites] - writes) / float64(n)
+	item.AddFigure("%.2f writes of the status for each new Service", each)
+	if each == 0 || each > maxStatusWrites {
+		t.Errorf("the status of a new Service was written %.2f times, wanted at most %.1f", each, maxStatusWrites)
+	}
 }
 
 // endpointAddress returns one of a Service's ten endpoints, as OVN writes it.
