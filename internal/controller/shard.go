@@ -202,6 +202,7 @@ func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 
 // ReconcileShard runs a shard and writes the status of its objects.
 func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner.Result, error) {
+	ctx = kube.WithTenant(ctx, of.Name)
 	isRepair := s.Metrics.repairs.beginRun(of)
 	work, err := s.prepareChanges(ctx, of)
 	if err != nil {
