@@ -159,8 +159,7 @@ func kubernetesConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the Kubernetes configuration: %w; set --kubeconfig, or run in a pod", err)
 	}
-	// These limits cap bursts of one controller, not the load of the cluster: the API server has priority and fairness.
-	config.QPS, config.Burst = 200, 400
+	config.RateLimiter = kube.NewTenantLimiter()
 	config.UserAgent = "sallyport-controller/" + version
 	return config, nil
 }

@@ -73,8 +73,11 @@ type compiler struct {
 	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
 	services        []*service
-	drainAddresses  map[netip.AddrPort]bool        // in use
-	hairpinNetworks map[netip.Addr]bool            // in use
+	hairpinNetworks map[netip.Addr]bool                 // in use
+	drainAddresses  map[netip.AddrPort]intent.ObjectKey // in use, by Service
+	drainCollides   bool                                // a Service did not get its first choice
+	placements      map[vipClass]*vipPlacement          // VIPs of shared load balancers
+	hasReturnPorts  bool
 	podAddresses    map[string]map[netip.Addr]bool // addresses of pods, by namespace
 	foreignServices []*service                     // not served by Sallyport, but with a status it wrote
 	egressPolicies  []*vpcEgressPolicy
@@ -93,8 +96,9 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 		eipCount:     map[string]int{},
 		podAddresses: podsByNamespace(w.Pods),
 
-		drainAddresses:  map[netip.AddrPort]bool{},
 		hairpinNetworks: map[netip.Addr]bool{},
+		drainAddresses:  map[netip.AddrPort]intent.ObjectKey{},
+		placements:      map[vipClass]*vipPlacement{},
 	}
 	for _, e := range sortByAge(w.EIps, func(e snapshot.EIp) snapshot.Meta { return e.Meta }) {
 		key := intent.ObjectKey{Kind: intent.EIp, Namespace: e.Namespace, Name: e.Name}

@@ -31,6 +31,7 @@ func FuzzShard(f *testing.F) {
 		p.checkPure(bytes)
 		p.checkEveryStep()
 		p.checkSettles()
+		p.checkMemo(d)
 		p.checkRecovers(d)
 	})
 }

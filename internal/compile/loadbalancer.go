@@ -77,10 +77,12 @@ func (c *compiler) listVIPs(s *service, protocol intent.Protocol) (vips, drained
 func (c *compiler) chooseDrainAddress(s *service, port int) netip.AddrPort {
 	pool := internalByFamily[ipfamily.Of(s.eip.address)].drainPool
 	for number := ownership.HashName(s.Namespace + "/" + s.Name); ; number++ {
-		if at := newAddrPort(addressAt(pool, number), port); !c.drainAddresses[at] {
-			c.drainAddresses[at] = true
+		at := newAddrPort(addressAt(pool, number), port)
+		if owner, taken := c.drainAddresses[at]; !taken || owner == s.key {
+			c.drainAddresses[at] = s.key
 			return at
 		}
+		c.drainCollides = true
 	}
 }
 

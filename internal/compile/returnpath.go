@@ -18,6 +18,7 @@ func (c *compiler) emitReturnPaths() {
 		return
 	}
 	returnPorts, several := c.planReturnPorts(c.usedExternals()), c.multiNetworkTargets()
+	c.hasReturnPorts = len(returnPorts) > 0
 	for _, f := range c.fips {
 		c.resolveFIPReturn(f, returnPorts)
 	}

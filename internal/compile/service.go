@@ -18,6 +18,8 @@ type service struct {
 	snapshot.Service
 	key                         intent.ObjectKey
 	accepted, resolved, waiting intent.Finding
+	// earlyWaiting is on its EIp and the number of its ports. It and endpointProblem are reported before waiting.
+	earlyWaiting, endpointProblem intent.Finding
 
 	eip             *eip // nil: not found, or not created yet
 	ownEIPName      string
@@ -74,7 +76,7 @@ func (c *compiler) resolveServices() {
 		}
 		s.needsOwnEIP = s.ownEIPName != "" && !s.Deleting && !c.isTerminating(s.Namespace)
 		s.resolved = c.resolveServiceEIP(s)
-		s.waiting = firstProblem(s.waiting, s.excessPorts, s.checkEndpointCount(), c.checkEndpoints(s))
+		s.earlyWaiting, s.endpointProblem = firstProblem(s.earlyWaiting, s.excessPorts), c.checkEndpoints(s)
 		s.accepted = firstProblem(s.checkPortsLeft(), c.checkNoFIPHolds(s), c.checkReturnPath(s))
 	}
 	c.assignPorts()
@@ -200,14 +202,17 @@ func (c *compiler) emitServiceEIP(s *service) {
 func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 	in, name := cmp.Or(s.EIpNamespace, s.Namespace), cmp.Or(s.EIp, s.ownEIPName)
 	if e := c.lookupEIP(in, name); e != nil && e.isSharedWith(s.Namespace) {
-		s.eip, s.waiting = e, c.checkEIPReady(e)
+		s.eip, s.earlyWaiting = e, c.checkEIPReady(e)
 		return intent.Finding{}
 	}
 	if in != s.Namespace {
 		return c.eipNotPermitted(s)
 	}
 	if s.ownEIPName != "" {
-		s.waiting = intent.Finding{Reason: intent.WaitingForEIp, Message: fmt.Sprintf("EIp %s is being created", name)}
+		s.earlyWaiting = intent.Finding{
+			Reason:  intent.WaitingForEIp,
+			Message: fmt.Sprintf("EIp %s is being created", name),
+		}
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.EIpNotFound, Message: fmt.Sprintf(
@@ -267,8 +272,11 @@ func (c *compiler) checkReturnPath(s *service) intent.Finding {
 			"use the project's default network, or ask the operator for returnPath Connection", s.eip.external.Network)}
 }
 
-// checkEndpoints returns the finding on the first endpoint that gets no connections.
+// checkEndpoints returns the finding on endpoints over the limit, or on the first endpoint that gets no connections.
 func (c *compiler) checkEndpoints(s *service) intent.Finding {
+	if tooMany := s.checkEndpointCount(); !tooMany.OK() {
+		return tooMany
+	}
 	for _, e := range s.Endpoints {
 		if why := c.checkEndpoint(s, e); !why.OK() {
 			return why
@@ -397,7 +405,7 @@ func (s *service) buildVerdict(c *compiler) intent.Verdict {
 	}
 	return intent.Verdict{
 		Object: s.key, Generation: s.Generation, Facts: facts,
-		Accepted: s.accepted, Resolved: s.resolved, Waiting: firstProblem(deletingFinding(s.Deleting), s.waiting,
-			c.checkStatusAddress(s)), Through: s.dependencies,
+		Accepted: s.accepted, Resolved: s.resolved, Waiting: firstProblem(deletingFinding(s.Deleting), s.earlyWaiting,
+			s.endpointProblem, s.waiting, c.checkStatusAddress(s)), Through: s.dependencies,
 	}
 }

@@ -44,11 +44,17 @@ func (c *compiler) sharedLoadBalancersRef() state.Ref {
 // costs northd little; removing a load balancer makes it compute everything again. So a project has one load balancer
 // for each protocol, with or without VIPs. Others exist while they have VIPs.
 func (c *compiler) emitSharedLoadBalancers(vips map[vipClass][]intent.VIP) {
-	needed := map[vipClass]map[string]bool{}
 	for class, list := range vips {
-		needed[class] = c.assignLoadBalancers(class, list)
+		c.placements[class] = c.assignLoadBalancers(class, list)
 	}
-	if c.project.isActive() && !c.isVPCTerminating() && c.w.Management == nil && c.w.Engine.RouterPorts[c.internalPortName()] {
+	needed := map[vipClass]map[string]bool{}
+	for class, placement := range c.placements {
+		needed[class] = map[string]bool{}
+		for number := range placement.count {
+			needed[class][placement.name(number)] = true
+		}
+	}
+	if c.keepsEmptyLoadBalancers() {
 		for _, p := range protocols {
 			class := vipClass{protocol: p}
 			if needed[class] == nil {
@@ -64,45 +70,99 @@ func (c *compiler) emitSharedLoadBalancers(vips map[vipClass][]intent.VIP) {
 	}
 }
 
-// assignLoadBalancers adds VIPs of one class to load balancers, and returns the names of those. A VIP stays in the one
-// that it is in. A new VIP gets the one that has its address already, or the first with room: if a load balancer loses
-// an address that another one keeps, northd has to compute everything again.
-func (c *compiler) assignLoadBalancers(class vipClass, vips []intent.VIP) map[string]bool {
-	prefix, count, byAddress := c.sharedNamePrefix(class), map[string]int{}, map[netip.Addr]string{}
-	var unassigned []intent.VIP
-	assign := func(v intent.VIP, name string) {
-		count[name]++
-		byAddress[v.Address.Addr()] = name
-		c.emitVIP(v, name)
-	}
-	for _, v := range vips {
-		name := c.w.Engine.VIPs[intent.FormatVIP(v.Protocol, v.Address)].LoadBalancer
-		if number, ok := strings.CutPrefix(name, prefix); !ok || !isDecimal(number) || count[name] == maxSharedVIPs {
-			unassigned = append(unassigned, v)
-		} else {
-			assign(v, name)
-		}
-	}
-	number := 0
-	for _, v := range unassigned {
-		name := byAddress[v.Address.Addr()]
-		if name == "" || count[name] == maxSharedVIPs {
-			for count[prefix+strconv.Itoa(number)] == maxSharedVIPs {
-				number++
-			}
-			name = prefix + strconv.Itoa(number)
-		}
-		assign(v, name)
-	}
-	names := make(map[string]bool, len(count))
-	for name := range count {
-		names[name] = true
-	}
-	return names
+// keepsEmptyLoadBalancers reports whether the first load balancer of each protocol exists without VIPs too.
+func (c *compiler) keepsEmptyLoadBalancers() bool {
+	return c.project.isActive() && !c.isVPCTerminating() && c.w.Management == nil &&
+		c.w.Engine.RouterPorts[c.internalPortName()]
 }
 
-// isDecimal reports whether a text is a number in the form that strconv.Itoa writes.
-func isDecimal(text string) bool {
-	n, err := strconv.Atoi(text)
-	return err == nil && n >= 0 && strconv.Itoa(n) == text
+// assignLoadBalancers adds VIPs of one class to load balancers. A VIP stays in the one that it is in.
+func (c *compiler) assignLoadBalancers(class vipClass, vips []intent.VIP) *vipPlacement {
+	placement := newVIPPlacement(c.sharedNamePrefix(class))
+	assign := func(v intent.VIP, number int) {
+		placement.add(v.Address.Addr(), number)
+		c.emitVIP(v, placement.name(number))
+	}
+	var unassigned []intent.VIP
+	for _, v := range vips {
+		name := c.w.Engine.VIPs[intent.FormatVIP(v.Protocol, v.Address)].LoadBalancer
+		if number, ok := placement.parseName(name); ok && placement.count[number] < maxSharedVIPs {
+			assign(v, number)
+		} else {
+			unassigned = append(unassigned, v)
+		}
+	}
+	for _, v := range unassigned {
+		assign(v, placement.choose(v.Address.Addr()))
+	}
+	return placement
+}
+
+// vipPlacement is the number of VIPs in each load balancer of a class. Load balancers of a class are numbered.
+type vipPlacement struct {
+	prefix    string // of their names
+	count     map[int]int
+	byAddress map[netip.Addr]map[int]int // VIPs of an address, by load balancer
+	full      int                        // load balancers below this number have no room
+}
+
+func newVIPPlacement(prefix string) *vipPlacement {
+	return &vipPlacement{prefix: prefix, count: map[int]int{}, byAddress: map[netip.Addr]map[int]int{}}
+}
+
+// name returns the name of a load balancer.
+func (p *vipPlacement) name(number int) string { return p.prefix + strconv.Itoa(number) }
+
+// parseName returns the number of a load balancer, and false if it is of another class.
+func (p *vipPlacement) parseName(name string) (number int, ok bool) {
+	text, ok := strings.CutPrefix(name, p.prefix)
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.Atoi(text)
+	return number, err == nil && number >= 0 && strconv.Itoa(number) == text
+}
+
+// choose returns the load balancer for a new VIP: the first that has its address already, or the first with room. If a
+// load balancer loses an address that another one keeps, northd has to compute everything again. The result does not
+// depend on the order in which VIPs were added.
+func (p *vipPlacement) choose(address netip.Addr) int {
+	best := -1
+	for number := range p.byAddress[address] {
+		if (best < 0 || number < best) && p.count[number] < maxSharedVIPs {
+			best = number
+		}
+	}
+	if best >= 0 {
+		return best
+	}
+	for p.count[p.full] == maxSharedVIPs {
+		p.full++
+	}
+	return p.full
+}
+
+// add counts a VIP in a load balancer.
+func (p *vipPlacement) add(address netip.Addr, number int) {
+	p.count[number]++
+	if p.byAddress[address] == nil {
+		p.byAddress[address] = map[int]int{}
+	}
+	p.byAddress[address][number]++
+}
+
+// remove is the inverse of add.
+func (p *vipPlacement) remove(address netip.Addr, number int) {
+	p.full = min(p.full, number)
+	decrement(p.count, number)
+	if decrement(p.byAddress[address], number); len(p.byAddress[address]) == 0 {
+		delete(p.byAddress, address)
+	}
+}
+
+// decrement decrements a counter, and removes it at zero.
+func decrement(counters map[int]int, key int) {
+	if counters[key]--; counters[key] == 0 {
+		delete(counters, key)
+	}
 }

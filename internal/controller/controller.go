@@ -132,7 +132,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := cluster.Watch(ctx, mgr.GetCache(), asks.triggerShard); err != nil {
+	if err := cluster.Watch(ctx, mgr.GetCache(), asks.handleEvent); err != nil {
 		return nil, nil, err
 	}
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
@@ -150,7 +150,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 	record := newRecorder(event.New(mgr.GetEventRecorder("sallyport"), mgr.GetScheme(), time.Now))
 	return &Reconciler{
 		Cluster: cluster, NB: nb, SB: sb, Prober: prober, Config: c.Defaults, Clock: time.Now, Record: record,
-		Metrics: asks.metrics,
+		Metrics: asks.metrics, Logger: logger, changes: &asks.changes,
 	}, asks, nil
 }
 

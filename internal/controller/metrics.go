@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"strings"
 	"sync"
 
@@ -34,6 +35,14 @@ var Metrics = []Metric{
 		"Changes that restored the wanted state although no input had changed, in Kubernetes or in OVN.",
 	},
 	{"sallyport_shard_runs_total", "counter", "result", "Runs of shards, by result: ok or failed."},
+	{
+		"sallyport_endpoint_runs_total", "counter", "compiled",
+		"Runs in which only endpoints had changed, by what was compiled: the services that they belong to, or the vpc.",
+	},
+	{
+		"sallyport_memo_checks_total", "counter", "result",
+		"Samples of compiled services that were compared with a compilation of their whole VPC: same or different.",
+	},
 	{"sallyport_shard_run_seconds", "histogram", "", "Duration of a run of a shard."},
 	{
 		"sallyport_shard_asks_total", "counter", "by",
@@ -151,6 +160,22 @@ func (s *partitionedSeries) replacePart(part string, values map[labelValues]floa
 	if s.parts[part] = values; len(values) == 0 {
 		delete(s.parts, part)
 	}
+}
+
+// addToPart adds to the values of a part. Values that become zero are removed.
+func (s *partitionedSeries) addToPart(part string, change map[labelValues]float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values := maps.Clone(s.parts[part])
+	if values == nil {
+		return // the part is not recorded
+	}
+	for labels, n := range change {
+		if values[labels] += n; values[labels] == 0 {
+			delete(values, labels)
+		}
+	}
+	s.parts[part] = values
 }
 
 func (s *partitionedSeries) sumParts() map[labelValues]float64 {

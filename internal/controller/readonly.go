@@ -12,7 +12,6 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
-	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
 // OpenReadOnly opens a cluster and its northbound database for reading, to compute a plan. It is closed when the
@@ -32,7 +31,7 @@ func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconcil
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.Watch(ctx, objects, func(shard.Shard, string) {}); err != nil {
+	if err := cluster.Watch(ctx, objects, func(kube.Event) {}); err != nil {
 		return nil, err
 	}
 	go func() { _ = objects.Start(ctx) }() // if it fails, WaitForCacheSync fails too

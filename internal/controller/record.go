@@ -24,6 +24,7 @@ import (
 // controllerMetrics holds the controller's metrics. It is nil for read-only use.
 type controllerMetrics struct {
 	triggers, writes, runs, moves             *prometheus.CounterVec
+	endpointRuns, memoChecks                  *prometheus.CounterVec
 	runSeconds                                prometheus.Histogram
 	conditions, egressAddresses, nodeNetworks partitionedSeries
 	misplacedPods                             partitionedSeries
@@ -46,7 +47,14 @@ func newControllerMetrics() *controllerMetrics {
 			Help:    times.Help,
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
+		endpointRuns: newCounterVec("sallyport_endpoint_runs_total"), memoChecks: newCounterVec("sallyport_memo_checks_total"),
 		repairs: newRepairCounter(), failingShards: map[shard.Shard]bool{},
+	}
+	for _, compiled := range []string{compiledServices, compiledVPC} {
+		c.endpointRuns.WithLabelValues(compiled)
+	}
+	for _, result := range []string{memoSame, memoDifferent} {
+		c.memoChecks.WithLabelValues(result)
 	}
 	for _, by := range []string{sourceOVN, sourceController} {
 		c.moves.WithLabelValues(by)
@@ -64,7 +72,7 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 	metrics.Registry.MustRegister(
 		// Metrics of the process and of Go: controller-runtime registers these only for users of its reconcilers.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
-		c.triggers, c.writes, c.runs, c.moves, c.runSeconds, c.repairs.total,
+		c.triggers, c.writes, c.runs, c.moves, c.endpointRuns, c.memoChecks, c.runSeconds, c.repairs.total,
 		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
 			return map[labelValues]float64{{config.Version}: 1}
 		}),
@@ -132,6 +140,18 @@ func (c *controllerMetrics) recordConditions(of shard.Shard, said map[status.Con
 		values[labelValues{s.Kind, s.Condition, s.Status, s.Reason}] = float64(n)
 	}
 	c.conditions.replacePart(of.Name, values)
+}
+
+// updateConditions replaces the conditions of some objects of a shard.
+func (c *controllerMetrics) updateConditions(of shard.Shard, before, after map[status.ConditionKey]int) {
+	change := map[labelValues]float64{}
+	for s, n := range before {
+		change[labelValues{s.Kind, s.Condition, s.Status, s.Reason}] -= float64(n)
+	}
+	for s, n := range after {
+		change[labelValues{s.Kind, s.Condition, s.Status, s.Reason}] += float64(n)
+	}
+	c.conditions.addToPart(of.Name, change)
 }
 
 // recordMisplacedPods records how many misplaced pods a shard, or its network, has.

@@ -72,6 +72,9 @@ func (r *repairCounter) countRepairs(w *Work) {
 
 // endRun records whether a shard is settled.
 func (r *repairCounter) endRun(of shard.Shard, w *Work) {
+	if w.wroteObjects { // Kube-OVN still has to process them
+		return
+	}
 	for _, p := range w.steps {
 		if len(p.ChangeLines()) > 0 {
 			return

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
@@ -44,7 +45,10 @@ type Reconciler struct {
 	Prober *nodehealth.Prober
 	// Metrics collects the metrics of runs; nil for read-only use.
 	Metrics *controllerMetrics
+	Logger  *slog.Logger
 
+	changes       *changeLog
+	memos         memoStore
 	egress        egressMemory
 	recordedNotes noteDedup
 }
@@ -59,7 +63,12 @@ type Work struct {
 	size          int             // estimated size of the shard
 	// unsettled: OVN may still be moving a port.
 	unsettled    bool
+	wroteObjects bool          // in a step that was observed again
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
+	memo         *compile.Memo // of the VPC; nil: there is none
+	// update is set if only some Services of the shard were compiled, with a stored memo.
+	update *compile.ServiceUpdate
+	stored storedMemo
 }
 
 // prepareByKind has the function that gathers, compiles and computes the plans of a shard, for each kind.
@@ -91,12 +100,13 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 	world.Engine.VIPs, world.Engine.PortNetworks = s.NB.VIPs(vpc), s.NB.ForeignPortNetworks(vpc)
 	s.observeManagementVpc(world)
 	s.observeEgressLinks(world)
-	want, verdicts := compile.Shard(world)
+	want, verdicts, memo := compile.ShardWithMemo(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	work := &Work{
 		Verdicts:      verdicts,
+		memo:          memo,
 		statusObjects: inputs.StatusObjects(),
 		notes:         want.Notes,
 		noteSubjects:  inputs.EgressIPObjects(),
@@ -105,6 +115,10 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 	rows := func() state.Prepared {
 		return state.TryPreparePlan(ctx, s.NB.RowTarget(vpc), want.Rows, intent.KeepForeignRows,
 			guardRouterPolicies(world))
+	}
+	objects := func() state.Prepared {
+		return state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, vpc), want.Objects, intent.DeleteAfterUsers,
+			intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))
 	}
 	finalizers, err := kube.NewFinalizers(s.Cluster, work.statusObjects)
 	if err != nil {
@@ -116,8 +130,7 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
 		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(vpc, externalSubnetNames(world)), nil,
 			guardVpcLeftovers(world, want))),
-		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, vpc), want.Objects,
-			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(world.Now), guardVpcRemoval(world))),
+		reobservedKubernetesStep(objects),
 		reobservedOVNStep(rows),
 		kubernetesStep(state.TryPreparePlan(ctx, kube.NewVpcEntries(s.Cluster, vpc, inputs.AttachedSubnets()),
 			want.VpcEntries, guardVpcEntries(world, want))),
@@ -189,8 +202,9 @@ func estimateShardSize(w *snapshot.VpcInput, want *intent.Intent) int {
 
 // ReconcileShard runs a shard and writes the status of its objects.
 func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner.Result, error) {
+	ctx = kube.WithTenant(ctx, of.Name)
 	isRepair := s.Metrics.repairs.beginRun(of)
-	work, err := s.PrepareShard(ctx, of)
+	work, err := s.prepareChanges(ctx, of)
 	if err != nil {
 		return runner.Result{}, err
 	}
@@ -198,18 +212,19 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		s.Metrics.repairs.countRepairs(work)
 	}
 	failures := state.Run(ctx, work.Plans()...)
-	if err := work.reobserveRows(); err != nil {
+	if err := work.reobserve(); err != nil {
 		return runner.Result{}, err
 	}
-	reported, err := s.writeStatuses(ctx, of, work.statusObjects, work.Verdicts,
-		status.NewOutcome(work.Plans(), failures))
+	reported, err := s.writeStatuses(ctx, of, work, status.NewOutcome(work.Plans(), failures))
 	if err != nil {
 		return runner.Result{}, err
 	}
 	if failures = append(failures, reported...); len(failures) > 0 {
 		return runner.Result{}, state.JoinFailures(failures)
 	}
-	s.recordNotes(of, work)
+	if work.update == nil {
+		s.recordNotes(of, work)
+	}
 	s.Metrics.repairs.endRun(of, work)
 	result := runner.Result{Size: work.size}
 	switch {
@@ -219,6 +234,9 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		result.RequeueAfter = recheckInterval
 	default:
 		result.RequeueAfter = work.requeueAfter
+	}
+	if result.RequeueAfter == 0 && !s.keepMemo(of, work) {
+		result.RequeueAfter = minRequeueDelay
 	}
 	return result, nil
 }
@@ -282,11 +300,16 @@ func (s *Reconciler) prepareNetworks(ctx context.Context, _ shard.Shard) (*Work,
 	return &Work{Verdicts: compile.Networks(networks), statusObjects: objects}, nil
 }
 
-func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, judged []client.Object, verdicts []intent.Verdict,
-	outcome status.Outcome,
+func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, work *Work, outcome status.Outcome,
 ) ([]state.Failure, error) {
-	s.Metrics.recordConditions(of, status.CountConditions(verdicts, outcome))
-	s.Metrics.recordMisplacedPods(of, verdicts, s.Config.Isolation)
+	judged, verdicts := work.statusObjects, work.Verdicts
+	if work.update != nil {
+		s.Metrics.updateConditions(of, status.CountConditions(work.update.Before, status.Outcome{}),
+			status.CountConditions(verdicts, outcome))
+	} else {
+		s.Metrics.recordConditions(of, status.CountConditions(verdicts, outcome))
+		s.Metrics.recordMisplacedPods(of, verdicts, s.Config.Isolation)
+	}
 	statuses, err := kube.NewStatuses(s.Cluster, judged, s.Clock, s.Record)
 	if err != nil {
 		return nil, err

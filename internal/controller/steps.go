@@ -39,6 +39,13 @@ func reobservedOVNStep(prepare func() state.Prepared) preparedStep {
 	return out
 }
 
+// reobservedKubernetesStep returns a step that writes to Kubernetes and is observed again after it was applied.
+func reobservedKubernetesStep(prepare func() state.Prepared) preparedStep {
+	out := kubernetesStep(prepare())
+	out.prepareAgain = prepare
+	return out
+}
+
 // collectSteps returns the steps, or the first error.
 func collectSteps(attempts ...preparedStep) ([]step, error) {
 	out := make([]step, 0, len(attempts))
@@ -60,14 +67,24 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
-// reobserveRows observes the rows again if some were written. Our copy of the database contains them by then, so a
-// repaired row counts as present, and its absence for some milliseconds is not reported in conditions.
-func (w *Work) reobserveRows() error {
+// changeLines returns the changes of all steps.
+func (w *Work) changeLines() (out []state.Line) {
+	for _, s := range w.steps {
+		out = append(out, s.ChangeLines()...)
+	}
+	return out
+}
+
+// reobserve observes steps again that have written something. Our copy of the system contains it by then. So what was
+// just written or repaired counts as present: its absence for some milliseconds is not reported in conditions, and a
+// status is written once instead of twice. Whether Kube-OVN has processed an object is not decided here, but by compile.
+func (w *Work) reobserve() error {
 	for i := range w.steps {
 		s := &w.steps[i]
 		if s.prepareAgain == nil || len(s.ChangeLines()) == 0 {
 			continue
 		}
+		w.wroteObjects = w.wroteObjects || s.system == systemKubernetes
 		again := s.prepareAgain()
 		if again.Err != nil {
 			return again.Err

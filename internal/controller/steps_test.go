@@ -22,13 +22,17 @@ func planWithRows(t *testing.T, rows int) state.Prepared {
 	return state.TryPreparePlan(t.Context(), state.EmptyTarget[intent.RowKey, intent.Row]("rows"), want)
 }
 
-// Whatever the position of a step, its repairs are counted for the system that it writes to, and only rows are observed
-// again.
+// Whatever the position of a step, its repairs are counted for the system that it writes to, and steps that are to be
+// observed again are.
 func TestStepsAreKnownByThemselves(t *testing.T) {
 	remains, objects := ovnStep(planWithRows(t, 4)), kubernetesStep(planWithRows(t, 8))
 	rows := func() preparedStep {
 		left := 3 // of three rows, one is left when they are observed again
 		return reobservedOVNStep(func() state.Prepared { defer func() { left = 1 }(); return planWithRows(t, left) })
+	}
+	companions := func() preparedStep {
+		left := 5 // all are there when they are observed again
+		return reobservedKubernetesStep(func() state.Prepared { defer func() { left = 0 }(); return planWithRows(t, left) })
 	}
 	for name, c := range map[string]struct {
 		order           []preparedStep
@@ -37,6 +41,7 @@ func TestStepsAreKnownByThemselves(t *testing.T) {
 	}{
 		"of a project":     {[]preparedStep{remains, objects, rows()}, 7, 8, []int{4, 8, 1}},
 		"in another order": {[]preparedStep{rows(), objects, remains}, 7, 8, []int{1, 8, 4}},
+		"with objects":     {[]preparedStep{companions(), rows()}, 3, 5, []int{0, 1}},
 		"without rows":     {[]preparedStep{objects}, 0, 8, []int{8}},
 	} {
 		steps, err := collectSteps(c.order...)
@@ -52,8 +57,11 @@ func TestStepsAreKnownByThemselves(t *testing.T) {
 				t.Errorf("%s: %v repairs in %s, want %v (%v)", name, now.GetCounter().GetValue(), system, want, err)
 			}
 		}
-		if err := work.reobserveRows(); err != nil {
+		if err := work.reobserve(); err != nil {
 			t.Fatal(err)
+		}
+		if work.wroteObjects != (name == "with objects") {
+			t.Errorf("%s: objects were written: %t", name, work.wroteObjects)
 		}
 		var after []int
 		for _, p := range work.Plans() {
@@ -83,7 +91,7 @@ func TestStepThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	work := &Work{steps: steps}
-	if err := work.reobserveRows(); !errors.Is(err, no) || len(work.Plans()[0].ChangeLines()) != 1 {
+	if err := work.reobserve(); !errors.Is(err, no) || len(work.Plans()[0].ChangeLines()) != 1 {
 		t.Errorf("rows that can't be looked at again: %v, and the plan is %v", err, work.Plans()[0])
 	}
 }

@@ -15,18 +15,25 @@ type triggerForwarder struct {
 	forward func(of shard.Shard)
 	pending []shard.Shard
 	metrics *controllerMetrics
+	changes changeLog
 }
 
-// triggerShard requests a run of a shard because of an event of an object of this kind.
+// triggerShard requests a run of a shard because of an event of this kind or source.
 func (a *triggerForwarder) triggerShard(of shard.Shard, by string) {
-	a.metrics.countTrigger(of, by)
+	a.handleEvent(kube.Event{Shard: of, Kind: by})
+}
+
+// handleEvent requests a run of the shard that an event affects.
+func (a *triggerForwarder) handleEvent(e kube.Event) {
+	a.metrics.countTrigger(e.Shard, e.Kind)
+	a.changes.note(e)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.forward == nil {
-		a.pending = append(a.pending, of)
+		a.pending = append(a.pending, e.Shard)
 		return
 	}
-	a.forward(of)
+	a.forward(e.Shard)
 }
 
 // forwardTo forwards the kept triggers and all later ones.

@@ -164,6 +164,13 @@ var alertCases = []alertCase{
 		},
 	},
 	{
+		alert:        "SallyportMemoDiffers",
+		firingSeries: map[string]string{`sallyport_memo_checks_total{result="different"}`: "0x5 1x30"}, quietAt: "4m",
+		firesAt:     "7m",
+		summary:     "The controller compiled changed endpoints of a Service incorrectly, and has corrected it.",
+		quietSeries: map[string]string{`sallyport_memo_checks_total{result="same"}`: "0+1x30"},
+	},
+	{
 		alert: "SallyportDisturbed", firingSeries: map[string]string{`sallyport_repairs_total{target="OVN"}`: "0+1x120"}, quietAt: "50m", firesAt: "70m",
 		labels:  map[string]string{"target": "OVN"},
 		summary: "For an hour, something has repeatedly reverted what the controller writes to OVN.",

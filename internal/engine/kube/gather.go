@@ -34,6 +34,7 @@ const (
 	egressServiceIndex = "leaves"        // Services whose pods use the address of the Service for egress
 	vpcIndex           = "vpc"           // Subnets of Kube-OVN's default VPC
 	ingressIndex       = "ingress"       // Services by the addresses of their load balancers
+	serviceIndex       = "service"       // EndpointSlices by the name of their Service
 )
 
 // Kinds that are read but not written.
@@ -74,6 +75,9 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 				out = append(out, a.String())
 			}
 			return out
+		}},
+		{&discoveryv1.EndpointSlice{}, serviceIndex, func(o client.Object) []string {
+			return []string{serviceNameOf(o.(*discoveryv1.EndpointSlice))}
 		}},
 		{&OvnEip{}, addressIndex, func(o client.Object) []string {
 			eip := o.(*OvnEip)

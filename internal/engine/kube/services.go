@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"reflect"
@@ -21,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -60,6 +62,48 @@ func (in *Inputs) readServices() (out []snapshot.Service) {
 		out = append(out, s)
 	}
 	return out
+}
+
+// GatherEndpoints reads Services with their endpoints: a part of what GatherVPC reads. The cost does not depend on the
+// size of the shard. It returns false if one of them is not an input of the shard any more.
+func (c *Cluster) GatherEndpoints(ctx context.Context, of shard.Shard, services []intent.ObjectKey) ([]client.Object,
+	[]snapshot.Service, bool,
+) {
+	var objects []client.Object
+	var out []snapshot.Service
+	for _, key := range services {
+		object, err := c.readObject(ctx, key)
+		if err != nil {
+			return nil, nil, false
+		}
+		o := object.(*corev1.Service)
+		if !isLoadBalancer(o) || c.shardOfNamespace(ctx, o.Namespace) != of.Name {
+			return nil, nil, false
+		}
+		from, err := c.listEndpointSlices(ctx, o)
+		if err != nil {
+			return nil, nil, false
+		}
+		s := readService(o)
+		s.Endpoints, s.OmittedEndpoints = readEndpoints(o, from)
+		objects, out = append(objects, o), append(out, s)
+	}
+	return objects, out, true
+}
+
+// listEndpointSlices returns the EndpointSlices of a Service.
+func (c *Cluster) listEndpointSlices(ctx context.Context, of *corev1.Service) (out []*discoveryv1.EndpointSlice,
+	err error,
+) {
+	var list discoveryv1.EndpointSliceList
+	err = c.reader.List(ctx, &list, append(c.matchIndex(serviceIndex, of.Name), client.InNamespace(of.Namespace),
+		client.UnsafeDisableDeepCopy)...)
+	for i := range list.Items {
+		if serviceNameOf(&list.Items[i]) == of.Name { // without a cache there is no index
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, err
 }
 
 // hasEgressAnnotation reports whether the pods of a Service use its load balancer address for egress.

@@ -22,18 +22,29 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
+// Event is an event of an object that affects a shard.
+type Event struct {
+	Shard shard.Shard
+	Kind  string // of the object
+	// Endpoints is the Service whose endpoints changed, if nothing else that the shard reads has changed. Zero: anything
+	// may have changed.
+	Endpoints intent.ObjectKey
+}
+
 // eventMapper maps object events to the shards that they affect.
 type eventMapper struct {
 	cluster *Cluster
 	enqueue func(shard.Shard)
+	// enqueueEndpoints enqueues a shard because of the endpoints of a Service; nil: like any other event.
+	enqueueEndpoints func(of shard.Shard, service intent.ObjectKey)
 }
 
 // enqueueNamed enqueues the shard with a name: that of a VPC, or what an object's label says.
 func (w *eventMapper) enqueueNamed(name string) { w.enqueue(shard.Named(name)) }
 
-// Watch calls ask with every shard that an event affects and the kind of the object. Until the cache is synced, every
-// object is an event.
-func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(of shard.Shard, by string)) error {
+// Watch calls handle with every event, once for each shard that it affects. Until the cache is synced, every object is
+// an event.
+func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, handle func(Event)) error {
 	watched := []client.Object{
 		&kubedcv1.Project{}, &kubedcv1.EIp{}, &kubedcv1.FIp{}, &kubedcv1alpha1.ExternalNetwork{}, &ovnv1.EgressIP{},
 		&ovnv1.EgressService{}, &kubedcv1alpha1.EgressRoute{}, &kubedcv1alpha1.NodePath{},
@@ -56,7 +67,14 @@ func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, ask func(of sh
 		if err != nil {
 			return err
 		}
-		w := &eventMapper{cluster: c, enqueue: func(s shard.Shard) { ask(s, string(key.Kind)) }}
+		kind := string(key.Kind)
+		w := &eventMapper{
+			cluster: c,
+			enqueue: func(s shard.Shard) { handle(Event{Shard: s, Kind: kind}) },
+			enqueueEndpoints: func(s shard.Shard, service intent.ObjectKey) {
+				handle(Event{Shard: s, Kind: kind, Endpoints: service})
+			},
+		}
 		registration, err := informer.AddEventHandler(w.eventHandler(ctx))
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
@@ -286,15 +304,17 @@ func isSameEndpointSlice(before, after *discoveryv1.EndpointSlice) bool {
 
 // handleEndpoints enqueues the shard of the endpoints of a load balancer.
 func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.EndpointSlice) {
-	s, err := w.cluster.readObject(ctx, intent.ObjectKey{
-		Kind:      intent.Service,
-		Namespace: o.Namespace,
-		Name:      serviceNameOf(o),
-	})
-	if err == nil && isLoadBalancer(s.(*corev1.Service)) {
-		w.enqueueNamespace(ctx, o.Namespace)
-		w.enqueueServiceEgress(ctx, s.(*corev1.Service))
+	key := intent.ObjectKey{Kind: intent.Service, Namespace: o.Namespace, Name: serviceNameOf(o)}
+	s, err := w.cluster.readObject(ctx, key)
+	if err != nil || !isLoadBalancer(s.(*corev1.Service)) {
+		return
 	}
+	if of := shard.Named(w.cluster.shardOfNamespace(ctx, o.Namespace)); w.enqueueEndpoints != nil {
+		w.enqueueEndpoints(of, key)
+	} else {
+		w.enqueue(of)
+	}
+	w.enqueueServiceEgress(ctx, s.(*corev1.Service))
 }
 
 // enqueueNamespace enqueues the shard that decides about the objects in a namespace.

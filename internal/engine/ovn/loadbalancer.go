@@ -64,6 +64,24 @@ func (s *session) loadBalancerRecords(shard string) (out []record) {
 	return out
 }
 
+// readLoadBalancers reads some load balancers of a shard with their VIPs, and nothing else of its router.
+func (s *session) readLoadBalancers(shard string, ids []string) routerState {
+	out := routerState{row: s.routerByName(shard)}
+	var found []record
+	for _, id := range ids {
+		for _, b := range s.loadBalancersByName(id) { // shared ones have their name as ID
+			value := decodeLoadBalancer(b, shard, attachedNowhere)
+			if b.ExternalIDs[ownership.RowShardKey] != shard || value.ID() != id {
+				continue
+			}
+			found = append(found, record{value: value, origin: rowOrigin(b.ExternalIDs, shard), uuid: b.UUID, row: b})
+			found = append(found, vipRecords(b, shard, value.ID())...)
+		}
+	}
+	out.records = indexByKey(shard, found)
+	return out
+}
+
 // loadBalancerLookup returns a function that reports whether a router or switch has a load balancer. It reads each set
 // once.
 func (s *session) loadBalancerLookup() func(table, name, uuid string) bool {

@@ -22,9 +22,28 @@ func (c *Client) RowTarget(shard string) state.Target[intent.RowKey, intent.Row]
 	return &rowTarget{client: c, shard: shard}
 }
 
+// VIPTarget returns the target for some VIPs of a VPC: a part of RowTarget, whose cost does not depend on the rest.
+// loadBalancers are the IDs of the load balancers that have these VIPs, or should.
+func (c *Client) VIPTarget(shard string, keys map[intent.RowKey]bool,
+	loadBalancers []string,
+) state.Target[intent.RowKey, intent.Row] {
+	return &rowTarget{client: c, shard: shard, keys: keys, loadBalancers: loadBalancers}
+}
+
 type rowTarget struct {
 	client *Client
 	shard  string
+
+	keys          map[intent.RowKey]bool // only these rows; nil: all
+	loadBalancers []string               // that have these rows
+}
+
+// load reads the router, or the part of it that the target is about.
+func (t *rowTarget) load(ctx context.Context, s *session) (routerState, error) {
+	if t.keys == nil {
+		return s.loadRouter(ctx, t.shard)
+	}
+	return s.readLoadBalancers(t.shard, t.loadBalancers), nil
 }
 
 // Scope describes which rows are ours. Observe also returns rows of Kube-OVN, because they may have to be restored or
@@ -39,12 +58,15 @@ func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 	if s == nil {
 		return nil, ErrNotConnected
 	}
-	r, err := s.loadRouter(ctx, t.shard)
+	r, err := t.load(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	out := make(intent.Rows, len(r.records))
 	for key, rec := range r.records {
+		if t.keys != nil && !t.keys[key] {
+			continue
+		}
 		out[key] = state.Entry[intent.Row]{Value: rec.value, Origin: rec.origin}
 	}
 	return out, nil
@@ -60,7 +82,7 @@ func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.R
 		return failAll(changes, ErrNotConnected)
 	}
 	for {
-		before, err := s.loadRouter(ctx, t.shard)
+		before, err := t.load(ctx, s)
 		if err != nil {
 			return failAll(changes, err)
 		}

@@ -39,6 +39,13 @@ func TestBalancer5Speed(t *testing.T) {
 	}
 }
 
+// serviceStatusWrites is the metric of writes of the status of Services.
+const serviceStatusWrites = `sallyport_kubernetes_writes_total{kind="Service/status",verb="apply"}`
+
+// maxStatusWrites is how often the status of a new Service is written: when it is accepted, and when it works. A few
+// more are written if the first endpoints arrive in between.
+const maxStatusWrites = 2.5
+
 // serviceName returns the name of Service i. Services are distributed over the projects.
 func (c *serviceScaleFixture) serviceName(i int) (namespace, name string) {
 	return c.NamespaceOf(i % c.Size), fmt.Sprintf("s%05d", i)
@@ -54,6 +61,7 @@ func (c *serviceScaleFixture) balancerName(i int) string {
 // address.
 func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size int) {
 	t.Helper()
+	writes := c.Controller.ReadMetrics(t)[serviceStatusWrites]
 	ctx, cpu, begun := harness.Within(t, show.ChooseSize(40*time.Minute, 3*time.Minute)), c.Controller.CPUTime(t),
 		time.Now()
 	group, inner := errgroup.WithContext(ctx)
@@ -83,6 +91,12 @@ func (c *serviceScaleFixture) createServices(t *testing.T, item *show.Item, size
 	item.AddFigure("%d Services of 10 endpoints in %d projects: %d more from nothing in %.1f s, %.1f s of them to write them to Kubernetes; "+
 		"the controller: %.1f ms of CPU each, %d MiB, at most %d MiB", size, c.Size, n, took.Seconds(), wrote.Seconds(),
 		harness.Milliseconds(c.Controller.CPUTime(t)-cpu)/float64(n), now, most)
+	c.waitQuiet(t)
+	each := (c.Controller.ReadMetrics(t)[serviceStatusWrites] - writes) / float64(n)
+	item.AddFigure("%.2f writes of the status for each new Service", each)
+	if each == 0 || each > maxStatusWrites {
+		t.Errorf("the status of a new Service was written %.2f times, wanted at most %.1f", each, maxStatusWrites)
+	}
 }
 
 // endpointAddress returns one of a Service's ten endpoints, as OVN writes it.
@@ -126,6 +140,7 @@ func (c *serviceScaleFixture) createService(ctx context.Context, i int) error {
 func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 	t.Helper()
 	c.waitQuiet(t)
+	before := c.Controller.ReadMetrics(t)
 	together := c.measureLatencies(t, true)
 	// it also processes each of these changes, takes longer, and there are only two cores
 	c.ControlLab(t, "pause", "kube-ovn-controller")
@@ -139,12 +154,29 @@ func (c *serviceScaleFixture) measureChanges(t *testing.T, item *show.Item) {
 		harness.FormatMedianAndP99(alone.bare),
 		harness.FormatMedianAndP99(together.kubeOVN), harness.FormatMedianAndP99(together.row),
 		harness.FormatMedianAndP99(together.bare))
+	c.checkEndpointRuns(t, item, before, len(alone.row)+len(together.row))
 	for when, took := range map[string]latencies{"while Kube-OVN is paused": alone, "while Kube-OVN works": together} {
 		if limit := 2*harness.PercentileMillis(took.bare, 99) + 20; show.IsFullSize() &&
 			harness.PercentileMillis(took.row, 99) > limit {
 			t.Errorf("%d Services, %s: the 99th percentile is %.1f ms, wanted %.1f ms", c.services, when,
 				harness.PercentileMillis(took.row, 99), limit)
 		}
+	}
+}
+
+// checkEndpointRuns checks that most changes were compiled as Services: the first of a project is not, nor is one that
+// comes together with another event.
+func (c *serviceScaleFixture) checkEndpointRuns(t *testing.T, item *show.Item, before map[string]float64, changes int) {
+	t.Helper()
+	now := c.Controller.ReadMetrics(t)
+	count := func(metric string) float64 { return now[metric] - before[metric] }
+	services := count(`sallyport_endpoint_runs_total{compiled="services"}`)
+	item.AddFigure("%d changed endpoints: %.0f runs compiled their Services only, %.0f their project; %.0f checks of memos",
+		changes, services, count(`sallyport_endpoint_runs_total{compiled="vpc"}`),
+		count(`sallyport_memo_checks_total{result="same"}`))
+	if services < float64(changes)/2 || now[`sallyport_memo_checks_total{result="different"}`] > 0 {
+		t.Errorf("of %d changes %.0f were compiled as Services; checks that found a difference: %.0f", changes, services,
+			now[`sallyport_memo_checks_total{result="different"}`])
 	}
 }
 

@@ -96,7 +96,7 @@ func newMemoryCluster(t testing.TB) *memoryCluster {
 	if out.Cluster, err = kube.NewCluster(t.Context(), api, store); err != nil {
 		t.Fatal(err)
 	}
-	if err := out.Watch(t.Context(), store, func(of shard.Shard, _ string) { out.enqueue(of) }); err != nil {
+	if err := out.Watch(t.Context(), store, func(e kube.Event) { out.enqueue(e.Shard) }); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = store.Start(t.Context()) }() // if it fails, WaitForCacheSync fails too
@@ -126,6 +126,7 @@ type costShard struct {
 	*memoryCluster
 	services int
 	rows     intent.Rows // as observed
+	memo     *compile.Memo
 	changes  int
 }
 
@@ -173,6 +174,7 @@ func newCostShard(t testing.TB, services int) *costShard {
 		strings.Contains(service, `"status":"False"`) || !strings.Contains(service, costAddress) {
 		t.Fatalf("the shard is not in steady state: %d objects, status %s", len(want.Objects), service)
 	}
+	s.settleMemo(t)
 	return s
 }
 
@@ -230,15 +232,21 @@ func buildFieldSet(value any) map[string]any {
 	return out
 }
 
+// buildSnapshot reads the shard.
+func (s *costShard) buildSnapshot(t testing.TB) (*snapshot.VpcInput, *kube.Inputs) {
+	t.Helper()
+	inputs, err := s.GatherVPC(context.Background(), costVPC, snapshot.Quotas{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inputs.BuildSnapshot(snapshot.Config{}, costPorts, time.Unix(1<<20, 0)), inputs
+}
+
 // compile does what one run of the shard does in Kubernetes and in compile, without the northbound database.
 func (s *costShard) compile(t testing.TB) (*intent.Intent, intent.Statuses) {
 	t.Helper()
 	ctx := context.Background()
-	inputs, err := s.GatherVPC(ctx, costVPC, snapshot.Quotas{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	world := inputs.BuildSnapshot(snapshot.Config{}, costPorts, time.Unix(1<<20, 0))
+	world, inputs := s.buildSnapshot(t)
 	want, verdicts := compile.Shard(world)
 	objects, err := state.PreparePlan(ctx, kube.NewObjects(s.Cluster, costVPC), want.Objects)
 	if err != nil {
@@ -296,10 +304,50 @@ func (s *costShard) settle(t testing.TB, want *intent.Intent, statuses intent.St
 // changeEndpoint changes an endpoint of a Service, and returns how many rows have to be written.
 func (s *costShard) changeEndpoint(t testing.TB) int {
 	t.Helper()
-	s.putEndpoints(t, s.changes%s.services, 9+s.changes/s.services%2) // of each Service in turn, it goes or comes back
+	i := s.changes % s.services
+	s.putEndpoints(t, i, 9+s.changes/s.services%2) // of each Service in turn, it goes or comes back
 	s.changes++
-	want, _ := s.compile(t)
-	changed := len(state.Diff(want.Rows, s.rows))
-	s.rows = want.Rows
+	ctx := context.Background()
+	key := intent.ObjectKey{Kind: intent.Service, Namespace: costVPC, Name: fmt.Sprintf("s%05d", i)}
+	objects, services, ok := s.GatherEndpoints(ctx, shard.Named(costVPC), []intent.ObjectKey{key})
+	if !ok {
+		t.Fatalf("%s is not an input", key)
+	}
+	update, ok := s.memo.Update(services)
+	if !ok {
+		t.Fatalf("the memo did not follow a change of %s", key)
+	}
+	target, err := kube.NewStatuses(s.Cluster, objects, time.Now, nil)
+	if err == nil {
+		_, err = state.PreparePlan(ctx, target, status.RenderStatuses(update.Verdicts, status.Outcome{}))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := 0
+	for row, entry := range update.Rows {
+		if !s.rows[row].Value.Equal(entry.Value) {
+			s.rows[row] = entry
+			changed++
+		}
+	}
 	return changed
+}
+
+// settleMemo compiles the shard, whose rows are all written, and keeps what changes of endpoints need.
+func (s *costShard) settleMemo(t testing.TB) {
+	t.Helper()
+	vips := map[string]snapshot.VIP{}
+	for _, row := range s.rows {
+		if v, is := row.Value.(intent.VIP); is {
+			vips[intent.FormatVIP(v.Protocol, v.Address)] = snapshot.VIP{Service: v.Service, LoadBalancer: v.LoadBalancer}
+		}
+	}
+	var world *snapshot.VpcInput
+	world, _ = s.buildSnapshot(t)
+	world.Engine.VIPs = maps.Clone(vips)
+	_, _, s.memo = compile.ShardWithMemo(world)
+	if !s.memo.Settle(vips) {
+		t.Fatal("the shard has no memo")
+	}
 }

@@ -2,6 +2,8 @@ package target
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -198,6 +200,7 @@ func TestRowsOfARouter(t *testing.T) {
 	}{
 		{"are taken by northd", (*rowsFixture).checkNorthd},
 		{"pass the contract", (*rowsFixture).checkContract},
+		{"of some VIPs pass the contract", (*rowsFixture).checkSomeVIPs},
 		{"come back when they are changed by hand", (*rowsFixture).checkDrift},
 		{"of others stay", (*rowsFixture).checkForeignRows},
 		{"put the address of a port of others right", (*rowsFixture).checkPortNetwork},
@@ -252,6 +255,46 @@ func (b *rowsFixture) checkContract(t *testing.T) {
 	if after := b.client.WriteCount(); after != writes+2 {
 		t.Errorf("another set took %d transactions; wanted one for what comes and one for what goes", after-writes)
 	}
+}
+
+// checkSomeVIPs checks the target for some VIPs of a shared load balancer. The others and the load balancer do not change.
+func (b *rowsFixture) checkSomeVIPs(t *testing.T) {
+	const balancer = "rows-lb-tcp-0"
+	newVIP := func(host byte, backend string) intent.VIP {
+		return intent.VIP{
+			LoadBalancer: balancer, Protocol: intent.TCP, Service: "shop/way-in",
+			Address:  netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, host}), 80),
+			Backends: []netip.AddrPort{netip.MustParseAddrPort(backend)},
+		}
+	}
+	set := func(rows ...intent.Row) intent.Rows {
+		out := intent.Rows{}
+		for _, r := range rows {
+			out[r.Key(rowsRouter)] = state.Entry[intent.Row]{
+				Value: r, Origin: state.Ref{Kind: "Service", Namespace: "shop", Name: "way-in"},
+			}
+		}
+		return out
+	}
+	b.mustConverge(t, set(newVIP(40, "10.0.0.7:80"),
+		intent.LoadBalancer{Name: balancer, Protocol: intent.TCP, Router: rowsRouter, Switch: rowsSwitch}))
+	keys := map[intent.RowKey]bool{}
+	for host := byte(41); host < 44; host++ {
+		keys[newVIP(host, "10.0.0.7:80").Key(rowsRouter)] = true
+	}
+	statetest.CheckContract(t, statetest.Case[intent.RowKey, intent.Row]{
+		Target: b.client.VIPTarget(rowsRouter, keys, []string{balancer}),
+		First:  set(newVIP(41, "10.0.0.7:80"), newVIP(42, "10.0.0.7:80")),
+		Second: set(newVIP(41, "10.0.0.8:80"), newVIP(43, "10.0.0.7:80")),
+		DumpForeign: func(ctx context.Context) (string, error) {
+			rows, err := b.rows.Observe(ctx)
+			maps.DeleteFunc(rows, func(key intent.RowKey, _ state.Entry[intent.Row]) bool { return keys[key] })
+			if len(rows) < 2 {
+				t.Errorf("the other rows are missing: %v", rows)
+			}
+			return fmt.Sprint(rows) + b.dumpOtherRows(t), err
+		},
+	})
 }
 
 // dumpOtherRows prints everything in the northbound database except our rows and references to them in the router.

@@ -1,0 +1,240 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/compile"
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
+	"github.com/sallyport/sallyport/internal/model/state"
+)
+
+// Limits of memos. A memo that is older than maxMemoAge is replaced by a run of the whole shard, for changes that no
+// event reports. maxMemoItems limits the memory of all: an item is a row or an endpoint of a Service, and needs some
+// hundred bytes.
+const (
+	maxMemoAge        = 10 * time.Minute
+	maxMemoItems      = 300_000
+	memoSweepInterval = time.Minute // old memos are dropped
+	memoCheckInterval = time.Minute // the next memo that is used is compared with a fresh compilation
+)
+
+// maxChangedServices is how many Services with changed endpoints are compiled one by one. If there are more, the whole
+// shard is compiled.
+const maxChangedServices = 64
+
+// minRequeueDelay is when a shard runs again whose memo was found to be wrong.
+const minRequeueDelay = time.Millisecond
+
+// Values of the labels of sallyport_endpoint_runs_total and sallyport_memo_checks_total.
+const (
+	compiledServices = "services"
+	compiledVPC      = "vpc"
+	memoSame         = "same"
+	memoDifferent    = "different"
+)
+
+// changeLog is what has changed in each shard since its last run began.
+type changeLog struct {
+	mu      sync.Mutex
+	changes map[shard.Shard]*shardChange
+}
+
+// shardChange is a set of Services whose endpoints changed, or anything.
+type shardChange struct {
+	endpoints map[intent.ObjectKey]bool
+	anything  bool
+}
+
+// note adds an event.
+func (l *changeLog) note(e kube.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.changes == nil {
+		l.changes = map[shard.Shard]*shardChange{}
+	}
+	c := l.changes[e.Shard]
+	if c == nil {
+		c = &shardChange{}
+		l.changes[e.Shard] = c
+	}
+	if e.Endpoints == (intent.ObjectKey{}) || len(c.endpoints) == maxChangedServices || c.anything {
+		c.anything, c.endpoints = true, nil
+		return
+	}
+	if c.endpoints == nil {
+		c.endpoints = map[intent.ObjectKey]bool{}
+	}
+	c.endpoints[e.Endpoints] = true
+}
+
+// take returns the Services whose endpoints changed, if nothing else did, and forgets the changes. A shard that runs
+// without an event, because it waits or failed, may have to do anything.
+func (l *changeLog) take(of shard.Shard) (services []intent.ObjectKey, onlyEndpoints bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.changes[of]
+	delete(l.changes, of)
+	if c == nil || c.anything {
+		return nil, false
+	}
+	for key := range c.endpoints {
+		services = append(services, key)
+	}
+	slices.SortFunc(services, intent.ObjectKey.Compare)
+	return services, true
+}
+
+// memoStore holds the memos of shards whose endpoints changed recently.
+type memoStore struct {
+	mu        sync.Mutex
+	memos     map[shard.Shard]storedMemo
+	items     int // of all memos
+	checkedAt time.Time
+	sweptAt   time.Time
+}
+
+type storedMemo struct {
+	memo      *compile.Memo
+	size      int
+	settledAt time.Time // when the whole shard ran
+	usedAt    time.Time
+}
+
+// take removes the memo of a shard and returns it if it is not too old. The run puts it back if it succeeds.
+func (m *memoStore) take(of shard.Shard, now time.Time) (storedMemo, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out, there := m.memos[of]
+	m.remove(of)
+	return out, there && now.Sub(out.settledAt) < maxMemoAge
+}
+
+// put stores a memo that was used now. It drops those that are too old and, while there is too much, those that were
+// used least recently.
+func (m *memoStore) put(of shard.Shard, memo storedMemo) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.memos == nil {
+		m.memos = map[shard.Shard]storedMemo{}
+	}
+	m.remove(of)
+	m.memos[of], m.items = memo, m.items+memo.size
+	if memo.usedAt.Sub(m.sweptAt) >= memoSweepInterval {
+		m.sweptAt = memo.usedAt
+		for other, old := range m.memos {
+			if memo.usedAt.Sub(old.settledAt) >= maxMemoAge {
+				m.remove(other)
+			}
+		}
+	}
+	for m.items > maxMemoItems && len(m.memos) > 1 {
+		m.removeLeastRecent()
+	}
+}
+
+func (m *memoStore) remove(of shard.Shard) {
+	m.items -= m.memos[of].size
+	delete(m.memos, of)
+}
+
+func (m *memoStore) removeLeastRecent() {
+	var oldest shard.Shard
+	first := true
+	for of, memo := range m.memos {
+		if first || memo.usedAt.Before(m.memos[oldest].usedAt) {
+			oldest, first = of, false
+		}
+	}
+	m.remove(oldest)
+}
+
+// isCheckDue reports whether a memo should be checked now.
+func (m *memoStore) isCheckDue(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Sub(m.checkedAt) < memoCheckInterval {
+		return false
+	}
+	m.checkedAt = now
+	return true
+}
+
+// prepareChanges prepares a shard: only the Services whose endpoints have changed, if nothing else has and if a memo
+// knows the rest.
+func (s *Reconciler) prepareChanges(ctx context.Context, of shard.Shard) (*Work, error) {
+	services, onlyEndpoints := s.changes.take(of)
+	stored, known := s.memos.take(of, s.Clock())
+	if onlyEndpoints && known {
+		if work := s.prepareServices(ctx, of, stored, services); work != nil {
+			s.Metrics.endpointRuns.WithLabelValues(compiledServices).Inc()
+			return work, nil
+		}
+	}
+	if onlyEndpoints {
+		s.Metrics.endpointRuns.WithLabelValues(compiledVPC).Inc()
+	}
+	work, err := s.PrepareShard(ctx, of)
+	if work != nil && !onlyEndpoints {
+		work.memo = nil // most shards never need it
+	}
+	return work, err
+}
+
+// prepareServices computes the plans for Services whose endpoints have changed. It returns nil if the whole shard has to
+// be compiled.
+func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored storedMemo,
+	services []intent.ObjectKey,
+) *Work {
+	objects, changed, ok := s.Cluster.GatherEndpoints(ctx, of, services)
+	if !ok || checkConnected(s.NB) != nil {
+		return nil
+	}
+	update, ok := stored.memo.Update(changed)
+	if !ok {
+		return nil
+	}
+	work := &Work{
+		Verdicts: update.Verdicts, statusObjects: objects, memo: stored.memo, update: update, stored: stored,
+		size: len(update.RowKeys),
+	}
+	var err error
+	work.steps, err = collectSteps(reobservedOVNStep(func() state.Prepared {
+		return state.TryPreparePlan(ctx, s.NB.VIPTarget(of.Name, update.RowKeys, update.LoadBalancers), update.Rows,
+			intent.KeepForeignRows)
+	}))
+	if err != nil {
+		return nil
+	}
+	return work
+}
+
+// keepMemo keeps the memo of a shard at rest for its next run. It returns false if the memo is wrong: then the whole
+// shard has to run again.
+func (s *Reconciler) keepMemo(of shard.Shard, work *Work) bool {
+	if work.memo == nil || work.wroteObjects || len(work.changeLines()) > 0 {
+		return true
+	}
+	now := s.Clock()
+	stored := work.stored
+	if work.update == nil {
+		if !work.memo.Settle(s.NB.VIPs(of.Name)) {
+			return true
+		}
+		stored = storedMemo{memo: work.memo, size: work.size, settledAt: now}
+	} else if s.memos.isCheckDue(now) {
+		if err := work.memo.Check(); err != nil {
+			s.Metrics.memoChecks.WithLabelValues(memoDifferent).Inc()
+			s.Logger.Error("endpoints were compiled incorrectly; the whole shard runs again", "shard", of.Name, "error", err)
+			return false
+		}
+		s.Metrics.memoChecks.WithLabelValues(memoSame).Inc()
+	}
+	stored.usedAt = now
+	s.memos.put(of, stored)
+	return true
+}

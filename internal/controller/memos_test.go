@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/shard"
+)
+
+func endpointsEvent(of shard.Shard, service string) kube.Event {
+	return kube.Event{
+		Shard: of, Kind: string(intent.EndpointSlice),
+		Endpoints: intent.ObjectKey{Kind: intent.Service, Namespace: of.Name, Name: service},
+	}
+}
+
+// Only a shard of which nothing but endpoints changed is updated.
+func TestChangeLog(t *testing.T) {
+	of, anything := shard.Named("acme"), kube.Event{Shard: shard.Named("acme"), Kind: "Service"}
+	a, b := endpointsEvent(of, "a"), endpointsEvent(of, "b")
+	for name, test := range map[string]struct {
+		events []kube.Event
+		want   int // Services; 0: anything may have changed
+	}{
+		"no event":      {nil, 0},
+		"endpoints":     {[]kube.Event{a, b, a}, 2},
+		"before others": {[]kube.Event{a, anything}, 0},
+		"after others":  {[]kube.Event{anything, a}, 0},
+		"of another":    {[]kube.Event{a, {Shard: shard.Named("other")}}, 1},
+		"too many": {slices.Collect(func(yield func(kube.Event) bool) {
+			for i := range maxChangedServices + 2 {
+				yield(endpointsEvent(of, fmt.Sprint(i)))
+			}
+		}), 0},
+	} {
+		var log changeLog
+		for _, e := range test.events {
+			log.note(e)
+		}
+		services, only := log.take(of)
+		if only != (test.want > 0) || len(services) != test.want {
+			t.Errorf("%s: %d Services, %v", name, len(services), only)
+		}
+		if services, only = log.take(of); only || len(services) > 0 {
+			t.Errorf("%s: the changes are not forgotten: %v", name, services)
+		}
+	}
+}
+
+// Memos are bounded in size and age: tenants decide how many there are.
+func TestMemoStoreIsBounded(t *testing.T) {
+	var store memoStore
+	now := time.Unix(1000, 0)
+	for i := range 100 {
+		at := now.Add(time.Duration(i) * time.Second)
+		store.put(shard.Named(fmt.Sprint(i)), storedMemo{size: maxMemoItems / 10, settledAt: at, usedAt: at})
+	}
+	if len(store.memos) != 10 || store.items != maxMemoItems {
+		t.Errorf("%d memos with %d items", len(store.memos), store.items)
+	}
+	if _, there := store.take(shard.Named("0"), now); there {
+		t.Error("the memo that was used first is kept")
+	}
+	last := now.Add(99 * time.Second)
+	if _, there := store.take(shard.Named("99"), last); !there {
+		t.Error("the memo that was used last is dropped")
+	}
+	if _, there := store.take(shard.Named("99"), last); there {
+		t.Error("a memo was taken twice")
+	}
+	if _, there := store.take(shard.Named("98"), last.Add(maxMemoAge)); there {
+		t.Error("an old memo is used")
+	}
+	late := last.Add(2 * maxMemoAge)
+	store.put(shard.Named("new"), storedMemo{size: 1, settledAt: late, usedAt: late})
+	if len(store.memos) != 1 || store.items != 1 {
+		t.Errorf("old memos are kept: %d with %d items", len(store.memos), store.items)
+	}
+	store.put(shard.Named("huge"), storedMemo{size: 2 * maxMemoItems, settledAt: late, usedAt: late.Add(1)})
+	if len(store.memos) != 1 {
+		t.Errorf("%d memos beside one that is too large", len(store.memos)-1)
+	}
+}
+
+func TestConditionsAreUpdated(t *testing.T) {
+	var s partitionedSeries
+	a, b := labelValues{"a"}, labelValues{"b"}
+	s.addToPart("unknown", map[labelValues]float64{a: 1})
+	s.replacePart("p", map[labelValues]float64{a: 2})
+	s.addToPart("p", map[labelValues]float64{a: -1, b: 1})
+	if got := s.sumParts(); len(got) != 2 || got[a] != 1 || got[b] != 1 {
+		t.Errorf("%v", got)
+	}
+	s.addToPart("p", map[labelValues]float64{a: -1})
+	if got := s.sumParts(); len(got) != 1 || got[b] != 1 {
+		t.Errorf("%v", got)
+	}
+}
