@@ -86,7 +86,7 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 	f.StringVar(&kubeconfig, "kubeconfig", "",
 		"kubeconfig file (default: $KUBECONFIG, or the service account of the pod)")
 	c.AddFlags(f)
-	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
+	addRunFlags(f, &c)
 	f.BoolVar(&c.LeaderElect, "leader-elect", true, "elect a leader among the replicas")
 	f.DurationVar(&c.LeaseDuration, "leader-elect-lease-duration", 3*time.Second,
 		"time after which another replica replaces a leader that does not renew its Lease; "+
@@ -106,6 +106,14 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 	asking.addFlags(f, &c.Probe)
 	f.StringVar(&level, "log-level", "info", "log level: debug, info, warn or error")
 	return cmd
+}
+
+// addRunFlags adds the flags that decide how shards run.
+func addRunFlags(f *pflag.FlagSet, c *controller.Config) {
+	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
+	f.DurationVar(&c.Northbound.RecomputeInterval, "northd-recompute-interval", time.Second,
+		"minimum time between two transactions after which ovn-northd computes everything again; such changes of all "+
+			"VPCs are collected, except for the nodes of gateways; 0: write them at once")
 }
 
 // probeFlags are the flags of the node health check.

@@ -188,7 +188,8 @@ var examples = []struct {
 }{
 	{"OVN table", `intent\.QoS\b|nb\.QoS\b|type QoS struct|QoSTable`, []string{
 		"internal/compile/returnport.go", "internal/engine/ovn/nb/nb.go", "internal/engine/ovn/nb/tables.go",
-		"internal/engine/ovn/network.go", "internal/engine/ovn/rowtables.go", "internal/engine/ovn/tablerows.go",
+		"internal/engine/ovn/network.go", "internal/engine/ovn/recompute.go", "internal/engine/ovn/rowtables.go",
+		"internal/engine/ovn/tablerows.go",
 		"internal/model/intent/switchrows.go", "internal/model/logical/logical.go",
 	}},
 	{

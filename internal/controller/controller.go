@@ -135,6 +135,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 	if err := cluster.Watch(ctx, mgr.GetCache(), asks.handleEvent); err != nil {
 		return nil, nil, err
 	}
+	c.Northbound.OnWait = runner.Park
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)

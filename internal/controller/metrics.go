@@ -55,6 +55,14 @@ var Metrics = []Metric{
 		"sallyport_northbound_transactions_total", "counter", "",
 		"Transactions that wrote to the OVN northbound database.",
 	},
+	{
+		"sallyport_northbound_recomputes_total", "counter", "",
+		"Transactions of those after which ovn-northd computes everything again.",
+	},
+	{
+		"sallyport_northbound_recompute_wait_seconds_total", "counter", "",
+		"Time that VPCs have waited because such transactions are limited, for all VPCs together.",
+	},
 	{"sallyport_northbound_connected", "gauge", "", "1 while the OVN northbound database is connected."},
 	{
 		"sallyport_southbound_connected", "gauge", "",

@@ -98,6 +98,14 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 		newScalarCollector("sallyport_northbound_transactions_total", func() float64 {
 			return float64(s.NB.WriteCount())
 		}),
+		newScalarCollector("sallyport_northbound_recomputes_total", func() float64 {
+			n, _ := s.NB.RecomputeStats()
+			return float64(n)
+		}),
+		newScalarCollector("sallyport_northbound_recompute_wait_seconds_total", func() float64 {
+			_, waited := s.NB.RecomputeStats()
+			return waited.Seconds()
+		}),
 	)
 	if len(config.Southbound.Endpoints) > 0 {
 		metrics.Registry.MustRegister(newScalarCollector("sallyport_southbound_connected", func() float64 {

@@ -152,6 +152,10 @@ func TestValuesAreChecked(t *testing.T) {
 		`ovn.nbAddress="10.0.0.1:6641"`:      false, // neither tcp: nor ssl:
 		`ovn.nbAddress="tcp:10.0.0.1"`:       false,
 		`ovn.nbAddress="tcp:10.0.0.1:6641,"`: false,
+		`ovn.recomputeInterval="500ms"`:      true,
+		`ovn.recomputeInterval="0s"`:         true,
+		`ovn.recomputeInterval="-1s"`:        false,
+		`ovn.recomputeInterval="1h"`:         false, // longer than a run may take
 
 		`ovn.nbAddress="tcp:10.0.0.1:6641,tcp:[fd00::2]:6641"`: true,
 		// without certificates

@@ -66,6 +66,8 @@ type Runner struct {
 	run    RunFunc
 	onDone DoneFunc
 	logger *slog.Logger
+	// startWorker starts another worker; set by Start.
+	startWorker func()
 
 	mu             sync.Mutex
 	requeues       map[shard.Shard]int           // runs of a shard since its last event
@@ -122,11 +124,14 @@ func (r *Runner) Start(ctx context.Context, workers int, grace time.Duration) {
 	r.order.started.Store(true)
 	r.maxSlowWorkers = max(workers/2, 1)
 	var group sync.WaitGroup
-	for range workers {
+	r.startWorker = func() {
 		group.Go(func() {
 			for r.processNextShard(ctx, ending) {
 			}
 		})
+	}
+	for range workers {
+		r.startWorker()
 	}
 	group.Wait()
 }
@@ -147,22 +152,28 @@ func (r *Runner) processNextShard(ctx, ending context.Context) bool {
 		r.queue.AddAfter(of, slowRetryDelay)
 		return true
 	}
-	limited, cancel := context.WithTimeout(ending, runTimeout)
+	worker := &workerSlot{runner: r}
+	limited, cancel := context.WithTimeout(context.WithValue(ending, slotKey{}, worker), runTimeout)
 	result, err := r.run(limited, of)
 	cancel()
-	r.recordRunEnd(of, slow, time.Since(begun))
+	r.recordRunEnd(of, slow, time.Since(begun)-worker.parked)
 	r.onDone(of, time.Since(begun), err)
+	r.scheduleNextRun(of, result, err)
+	return !worker.replaced
+}
+
+// scheduleNextRun requests the next run of a shard if it needs one without an event.
+func (r *Runner) scheduleNextRun(of shard.Shard, result Result, err error) {
 	if err != nil {
 		r.logger.Warn("shard failed; retrying", "shard", of.Name, "error", err)
 		r.queue.AddRateLimited(of)
-		return true
+		return
 	}
 	r.queue.Forget(of)
 	r.setCooldown(of, result.Size)
 	if result.RequeueAfter > 0 {
 		r.queue.AddAfter(of, r.requeueDelay(of, result.RequeueAfter))
 	}
-	return true
 }
 
 // setCooldown sets the minimum interval of a large shard.

@@ -85,7 +85,7 @@ func (t *transaction) ensureHAChassis(h intent.HAChassisGroup, ids map[string]st
 		switch {
 		case !there:
 			m = &nb.GroupChassis{
-				UUID:        fmt.Sprintf("chassis%d", len(t.ops)),
+				UUID:        fmt.Sprintf("%schassis%d", t.namePrefix, len(t.ops)),
 				ChassisName: name,
 				Priority:    place,
 				ExternalIDs: ids,

@@ -30,6 +30,8 @@ type Client struct {
 	current atomic.Pointer[session] // nil while not connected
 	writes  atomic.Int64
 
+	recomputes recomputeLimiter
+
 	watchersMu sync.RWMutex
 	watchers   []func(router string)
 
@@ -43,6 +45,7 @@ func Dial(ctx context.Context, config Config, log *slog.Logger) (*Client, error)
 		return nil, err
 	}
 	c := &Client{config: config, log: log, ended: make(chan struct{})}
+	c.recomputes = recomputeLimiter{interval: config.RecomputeInterval, commit: c.commitTogether}
 	first, err := c.connectWithBackoff(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)

@@ -1,6 +1,7 @@
 package ovn
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -20,6 +21,12 @@ type Config struct {
 	CertFile, KeyFile, CAFile string
 	// Certificates replaces the files.
 	Certificates mtls.PEM
+	// RecomputeInterval is the minimum time between two transactions after which ovn-northd computes everything again.
+	// Transactions of different shards are collected for that. 0: they are sent at once.
+	RecomputeInterval time.Duration
+	// OnWait is called when a transaction has to wait for that, and the function that it returns when it continues. It
+	// may be nil.
+	OnWait func(context.Context) (resume func())
 }
 
 // NeedsTLS reports whether an endpoint needs certificates.

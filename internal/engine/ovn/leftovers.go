@@ -3,6 +3,7 @@ package ovn
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -67,48 +68,53 @@ func (t *leakedRowTarget) leakedRecords(s *session) []record {
 	return s.danglingSwitchPorts(t.shard, t.externalSubnets)
 }
 
-// Apply deletes rows in one transaction. When it returns, the cache no longer contains them, as with RowTarget.
+// Apply deletes rows in one transaction. When it returns, the cache no longer contains them, as with RowTarget. It may
+// wait like RowTarget.
 func (t *leakedRowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	s := t.client.current.Load()
-	if s == nil {
-		return failAll(changes, ErrNotConnected)
+	prepare := func(context.Context) (*pendingWrite, error) { return t.removeRows(changes) }
+	write, err := prepare(ctx)
+	if err == nil && write != nil {
+		if t.client.recomputes.interval > 0 && slices.ContainsFunc(write.ops, isSwitchPortRemoval) {
+			err = t.client.submitRecompute(ctx, prepare)
+		} else {
+			err = t.client.commitOne(ctx, write)
+		}
 	}
-	if err := t.removeRows(ctx, s, changes); err != nil {
+	if err != nil {
 		return failAll(changes, fmt.Errorf("delete rows leaked by Kube-OVN: %w", err))
 	}
 	return nil
 }
 
-func (t *leakedRowTarget) removeRows(ctx context.Context, s *session, changes []rowChange) error {
+// isSwitchPortRemoval reports whether an operation removes a port from a switch. Load balancers and address sets that
+// no router uses are removed incrementally.
+func isSwitchPortRemoval(op ovsdb.Operation) bool { return op.Table == nb.LogicalSwitchTable }
+
+// removeRows returns the operations, or nil if there is nothing to delete.
+func (t *leakedRowTarget) removeRows(changes []rowChange) (*pendingWrite, error) {
+	s := t.client.current.Load()
+	if s == nil {
+		return nil, ErrNotConnected
+	}
 	chosen := map[intent.RowKey]bool{}
 	for _, c := range changes {
 		chosen[c.Key] = c.IsRemoval()
 	}
-	var ops []ovsdb.Operation
+	write := &pendingWrite{session: s}
 	for _, r := range t.leakedRecords(s) {
 		if !chosen[r.key] {
 			continue
 		}
 		more, err := s.deleteOps(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		ops = append(ops, more...)
+		write.ops = append(write.ops, more...)
 	}
-	if len(ops) == 0 {
-		return nil
+	if len(write.ops) == 0 {
+		return nil, nil
 	}
-	results, err := s.nbClient.Transact(ctx, ops...)
-	if err != nil {
-		return err
-	}
-	if _, err := ovsdb.CheckOperationResults(results, ops); err != nil {
-		return err
-	}
-	t.client.writes.Add(1)
-	return nil
+	return write, nil
 }
 
 // deleteOps returns the operations that delete a row. A switch port is removed from the set of its switch, on condition

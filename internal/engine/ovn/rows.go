@@ -8,12 +8,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// applyTimeout limits one Apply, including retries.
+// applyTimeout limits one transaction, and the time until the cache has a concurrent change.
 const applyTimeout = 15 * time.Second
+
+// maxAttempts limits how often a transaction is repeated because another client changes the router.
+const maxAttempts = 20
 
 type rowChange = state.Change[intent.RowKey, intent.Row]
 
@@ -73,20 +77,11 @@ func (t *rowTarget) Observe(ctx context.Context) (intent.Rows, error) {
 }
 
 // Apply commits the changes in one transaction. When it returns, the cache contains them: the server sends the updates
-// of a transaction before its reply, and libovsdb handles messages in order.
+// of a transaction before its reply, and libovsdb handles messages in order. If ovn-northd computes everything again
+// after the transaction, Apply may wait, and sends it together with those of other shards.
 func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.RowKey]error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	s := t.client.current.Load()
-	if s == nil {
-		return failAll(changes, ErrNotConnected)
-	}
-	for {
-		before, err := t.load(ctx, s)
-		if err != nil {
-			return failAll(changes, err)
-		}
-		failed, err := t.applyOnce(ctx, s, before, changes)
+	for attempts := 0; ; attempts++ {
+		before, failed, err := t.applyOnce(ctx, changes)
 		if !errors.Is(err, errRouterChanged) {
 			if err != nil {
 				return failAll(changes, err)
@@ -94,30 +89,76 @@ func (t *rowTarget) Apply(ctx context.Context, changes []rowChange) map[intent.R
 			return failed
 		}
 		// Another client changed the router after we read the cache. Retry once the cache has that change.
-		err = s.waitUntil(ctx, func() bool { return !reflect.DeepEqual(s.routerByName(t.shard), before.row) })
-		if err != nil {
+		if err = t.waitForChange(ctx, before); err != nil || attempts == maxAttempts {
 			return failAll(changes, fmt.Errorf("giving up after concurrent changes to router %s: %w", t.shard, err))
 		}
 	}
 }
 
-// applyOnce commits the changes if the router has not changed. It returns changes that can't be applied by key, and a
-// failure of the whole transaction as an error.
-func (t *rowTarget) applyOnce(ctx context.Context, s *session, before routerState,
-	changes []rowChange,
-) (map[intent.RowKey]error, error) {
+// waitForChange waits until the cache has another version of the router.
+func (t *rowTarget) waitForChange(ctx context.Context, before *nb.LogicalRouter) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	s := t.client.current.Load()
+	if s == nil {
+		return ErrNotConnected
+	}
+	return s.waitUntil(ctx, func() bool { return !reflect.DeepEqual(s.routerByName(t.shard), before) })
+}
+
+// applyOnce commits the changes if the router has not changed, and returns the router that they were based on. It
+// returns changes that can't be applied by key, and a failure of the whole transaction as an error.
+func (t *rowTarget) applyOnce(ctx context.Context, changes []rowChange) (before *nb.LogicalRouter,
+	failed map[intent.RowKey]error, err error,
+) {
+	prepare := func(ctx context.Context) (*pendingWrite, bool, error) {
+		tx, err := t.buildTransaction(ctx, changes, &failed)
+		if err != nil {
+			return nil, false, err
+		}
+		before = tx.before.row
+		write, err := tx.finish()
+		return write, tx.recomputes, err
+	}
+	write, recomputes, err := prepare(ctx)
+	switch {
+	case err != nil || write == nil:
+		return before, failed, err
+	case !recomputes:
+		return before, failed, t.client.commitOne(ctx, write)
+	case t.client.recomputes.interval <= 0 || isUrgent(t.shard, changes):
+		t.client.recomputes.recordUnlimited()
+		return before, failed, t.client.commitOne(ctx, write)
+	}
+	err = t.client.submitRecompute(ctx, func(ctx context.Context) (*pendingWrite, error) {
+		write, _, err := prepare(ctx) // again: the cache may have changed
+		return write, err
+	})
+	return before, failed, err
+}
+
+// buildTransaction returns the transaction for the changes. It replaces failed by the changes that can't be applied.
+func (t *rowTarget) buildTransaction(ctx context.Context, changes []rowChange,
+	failed *map[intent.RowKey]error,
+) (*transaction, error) {
+	s := t.client.current.Load()
+	if s == nil {
+		return nil, ErrNotConnected
+	}
+	before, err := t.load(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	tx := newTransaction(s, t.shard, before)
-	failed := map[intent.RowKey]error{}
+	*failed = map[intent.RowKey]error{}
 	for _, c := range orderChanges(changes) {
 		if err := tx.addChange(c); err != nil {
-			failed[c.Key] = err
+			(*failed)[c.Key] = err
+		} else if handlingOf(c, before) == RecomputesAll {
+			tx.recomputes = true
 		}
 	}
-	sent, err := tx.commit(ctx)
-	if sent {
-		t.client.writes.Add(1)
-	}
-	return failed, err
+	return tx, nil
 }
 
 // orderChanges sorts additions in the order of creation, followed by removals in reverse order.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/cache"
@@ -39,7 +40,8 @@ type session struct {
 	changes             changeBroadcast
 	ownUpdates          ownUpdates
 	misplaced           misplacedPorts
-	missingCapabilities string // what the engine lacks for return ports; empty: nothing
+	missingCapabilities string       // what the engine lacks for return ports; empty: nothing
+	transactions        atomic.Int64 // number of transactions that were begun
 
 	once      sync.Once
 	ended     chan struct{}

@@ -1,7 +1,6 @@
 package ovn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +23,10 @@ type transaction struct {
 	shard   string
 	before  routerState
 
+	namePrefix string // of new rows, because several transactions may be sent as one
+	// recomputes: ovn-northd computes everything again after it.
+	recomputes bool
+
 	ops           []ovsdb.Operation
 	updates       map[string]rowDraft // updated rows by UUID
 	inserted      nb.LogicalRouter    // rows to add to the router's sets
@@ -42,7 +45,7 @@ type transaction struct {
 
 func newTransaction(s *session, shard string, before routerState) *transaction {
 	return &transaction{
-		session: s, shard: shard, before: before, updates: map[string]rowDraft{},
+		session: s, shard: shard, before: before, namePrefix: s.nextNamePrefix(), updates: map[string]rowDraft{},
 		guardedTables: map[string]bool{}, newPorts: map[string]string{}, newRouterPorts: map[string]string{},
 		newChassisGroups: map[string]string{}, newLoadBalancers: map[string]string{},
 		deletedLoadBalancers: map[string]bool{}, vipEdits: map[string]*vipEdit{},
@@ -86,7 +89,7 @@ func (t *transaction) createRow(c rowChange) error {
 	if stray := t.findStrayBinding(c); stray != nil {
 		return t.updateRow(*stray, c)
 	}
-	name := fmt.Sprintf("row%d", len(t.ops))
+	name := fmt.Sprintf("%srow%d", t.namePrefix, len(t.ops))
 	d, err := t.draftRow(c, name, nil)
 	if group, is := (*c.After).(intent.PortGroup); is {
 		t.failedPortGroups[group.Name] = err
@@ -375,45 +378,30 @@ func (t *transaction) appendOps(ops []ovsdb.Operation, err error) error {
 	return err
 }
 
-// commit sends the transaction. It reports whether there was anything to send.
-func (t *transaction) commit(ctx context.Context) (sent bool, err error) {
+// finish completes the operations and returns what is to be sent, or nil if there is nothing.
+func (t *transaction) finish() (*pendingWrite, error) {
 	if err := errors.Join(t.mutateRouterSets(), t.mutateVIPs()); err != nil {
-		return false, err
+		return nil, err
 	}
 	if len(t.ops) == 0 {
-		return false, nil
+		return nil, nil
 	}
 	guard, err := t.guardOps()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	ops := append(guard, t.ops...)
-	t.session.ownUpdates.expectUpdates(t.updates)
-	defer func() {
-		if err != nil {
-			t.session.ownUpdates.forgetUpdates(t.updates)
-		}
-	}()
-	results, err := t.session.nbClient.Transact(ctx, ops...)
-	if err != nil {
-		return false, fmt.Errorf("northbound transaction: %w", err)
-	}
-	if _, err = ovsdb.CheckOperationResults(results, ops); err == nil {
-		return true, nil
-	}
-	for i, r := range results {
-		switch missing, needed := t.missingMessages[i-len(guard)]; {
-		case r.Error == "":
-			continue
-		case needed:
-			return false, errors.New(missing)
-		case i < len(guard):
-			return false, errRouterChanged
-		default:
-			err = fmt.Errorf("%w: %s: %s", err, r.Error, r.Details)
-		}
-	}
-	return false, fmt.Errorf("northbound transaction: %w", err)
+	return &pendingWrite{
+		session: t.session, ops: append(guard, t.ops...), updates: t.updates,
+		explain: func(i int) error {
+			if i < len(guard) {
+				return errRouterChanged
+			}
+			if missing, needed := t.missingMessages[i-len(guard)]; needed {
+				return errors.New(missing)
+			}
+			return nil
+		},
+	}, nil
 }
 
 // mutateRouterSets adds new rows to the router's sets and removes deleted ones.

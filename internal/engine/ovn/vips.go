@@ -132,7 +132,7 @@ func (t *transaction) removeVIP(have record) {
 // mutateVIPs adds the operations for all edits of VIPs: one for each load balancer.
 func (t *transaction) mutateVIPs() error {
 	if t.hidesAddress() {
-		t.ops = append(t.ops, recomputeOp(t.shard))
+		t.ops, t.recomputes = append(t.ops, recomputeOp(t.shard)), true
 	}
 	for _, uuid := range slices.Sorted(maps.Keys(t.vipEdits)) {
 		if t.deletedLoadBalancers[uuid] {

@@ -55,6 +55,7 @@ func TestScale2Services(t *testing.T) {
 		item.AddFigure("%d projects, a Service %s", size, strings.Join(texts, "; "))
 		item.AddFigure("%d projects, with a row for each Service: %s", size, f.measureRows(t))
 	}
+	f.measureChurn(t, item)
 	for _, what := range serviceSteps {
 		first, last := cost[what][0], cost[what][len(sizes)-1]
 		item.AddFigure("%s: %d projects cost %.1f times as much as %d", what, sizes[len(sizes)-1],
