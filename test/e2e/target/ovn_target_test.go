@@ -277,7 +277,7 @@ func (b *rowsFixture) checkSomeVIPs(t *testing.T) {
 		return out
 	}
 	b.mustConverge(t, set(newVIP(40, "10.0.0.7:80"),
-		intent.LoadBalancer{Name: balancer, Protocol: intent.TCP, Router: rowsRouter, Switch: rowsSwitch}))
+		intent.LoadBalancer{Name: balancer, Protocol: intent.TCP, Router: rowsRouter, Switches: []string{rowsSwitch}}))
 	keys := map[intent.RowKey]bool{}
 	for host := byte(41); host < 44; host++ {
 		keys[newVIP(host, "10.0.0.7:80").Key(rowsRouter)] = true
