@@ -270,9 +270,11 @@ func (b *rowsFixture) checkSomeVIPs(t *testing.T) {
 	set := func(rows ...intent.Row) intent.Rows {
 		out := intent.Rows{}
 		for _, r := range rows {
-			out[r.Key(rowsRouter)] = state.Entry[intent.Row]{
-				Value: r, Origin: state.Ref{Kind: "Service", Namespace: "shop", Name: "way-in"},
+			origin := state.Ref{Kind: "Service", Namespace: "shop", Name: "way-in"}
+			if _, isShared := r.(intent.LoadBalancer); isShared {
+				origin = state.Ref{Kind: "LoadBalancer", Namespace: rowsRouter, Name: "shared"}
 			}
+			out[r.Key(rowsRouter)] = state.Entry[intent.Row]{Value: r, Origin: origin}
 		}
 		return out
 	}
