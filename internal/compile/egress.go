@@ -27,6 +27,7 @@ func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
 		out:           intent.New(),
 		nodeByChassis: map[string]string{},
 		linkNetworks:  map[string]netip.Prefix{},
+		switchPorts:   map[*snapshot.ExternalSubnet][]string{},
 	}
 	e.readRequests()       // requested addresses and their networks
 	e.assignNodes()        // node and standbys of each address
@@ -34,6 +35,7 @@ func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
 	e.emitBFDSettings()    // BFD timers
 	e.chooseLinkNetworks() // transit network of each link
 	e.emitAddresses()      // ports, SNAT and routes
+	e.emitLinkSourceACLs() // packets that no SNAT has translated
 	return e.out, e.buildVerdicts()
 }
 
@@ -43,7 +45,8 @@ type egressCompiler struct {
 	out           *intent.Intent
 	requests      []*egressIPRequest
 	nodeByChassis map[string]string
-	linkNetworks  map[string]netip.Prefix // networks of links, by port
+	linkNetworks  map[string]netip.Prefix               // networks of links, by port
+	switchPorts   map[*snapshot.ExternalSubnet][]string // ports of egress addresses on external switches
 }
 
 // egressIPRequest is an EgressIP and the decisions about it.
@@ -368,6 +371,7 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 		Network:        netip.PrefixFrom(h.address, x.Prefix.Bits()),
 		HAChassisGroup: port,
 	})
+	e.switchPorts[x] = append(e.switchPorts[x], ownership.EgressSwitchPort(x.Subnet, h.address))
 	row(intent.LogicalSwitchPort{
 		Switch:               x.Subnet,
 		Name:                 ownership.EgressSwitchPort(x.Subnet, h.address),
@@ -397,6 +401,21 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 		// would leave with the pods' addresses.
 		row(intent.DropPolicy(ownership.EgressLinkSource, match.All(match.InPort(link),
 			match.NotFrom(match.Addr(e.linkNetworks[link].Addr().Next())))).ToRouterPolicy())
+	}
+}
+
+// emitLinkSourceACLs drops packets with the address of a link on the switches of external networks. OVN translates them
+// on the node that holds the egress address only: a port without its chassis group, or a node that has just lost the
+// address, would let them out.
+func (e *egressCompiler) emitLinkSourceACLs() {
+	for x, ports := range e.switchPorts {
+		slices.Sort(ports)
+		group := ownership.EgressPortGroup(x.Subnet)
+		e.out.AddRow(ownership.EgressVpc, intent.PortGroup{Name: group, Ports: strings.Join(ports, " ")}, egressRef)
+		e.out.AddRow(ownership.EgressVpc, intent.ACL{
+			PortGroup: group, Direction: intent.FromLport, Priority: ownership.LinkSourcePriority, Action: "drop",
+			Match: match.From(match.Prefix(internalByFamily[x.Family()].linkPool)).String(),
+		}, egressRef)
 	}
 }
 

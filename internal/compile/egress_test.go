@@ -373,6 +373,29 @@ func TestEgressLinks(t *testing.T) {
 	}
 }
 
+// An ACL of each network with egress addresses drops packets with the address of a link.
+func TestLinkSourcesAreDropped(t *testing.T) {
+	w := egressFixture(newEgressIP("a", 0, "198.51.100.7"), newEgressIP("b", 1, "198.51.100.6"))
+	in, _ := Egress(w)
+	group := ownership.EgressPortGroup("ext-public")
+	want := []intent.Row{
+		intent.PortGroup{Name: group, Ports: ownership.EgressSwitchPort("ext-public", addr("198.51.100.6")) + " " +
+			ownership.EgressSwitchPort("ext-public", addr("198.51.100.7"))},
+		intent.ACL{
+			PortGroup: group, Direction: intent.FromLport, Priority: ownership.LinkSourcePriority,
+			Match: "ip4.src == 240.0.0.0/4", Action: "drop",
+		},
+	}
+	for _, r := range want {
+		if got := in.Rows[r.Key(ownership.EgressVpc)]; got.Value == nil || !got.Value.Equal(r) {
+			t.Errorf("got %v, want %v", got.Value, r)
+		}
+	}
+	if in, _ := Egress(egressFixture()); len(in.Rows) > 0 {
+		t.Errorf("rows without an egress address: %v", in.Rows)
+	}
+}
+
 // A pod that several EgressIPs select uses the addresses of the oldest. Without an address its packets are dropped, or
 // it uses the default egress.
 func TestSelections(t *testing.T) {

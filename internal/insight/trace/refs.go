@@ -269,6 +269,9 @@ func (f *topology) describeACL(r acl, on *logicalSwitch) (state.Ref, string, str
 			return owner, NetworkIsolates, fmt.Sprintf(
 				"network %s keeps projects apart (isolation: Tenants) and %s: the source belongs to another project",
 				on.Name, does)
+		case ownership.LinkSourcePriority:
+			return owner, RuleDrops, fmt.Sprintf("an ACL of network %s %s: it has the address of a link, because no "+
+				"egress address translated it", on.Name, does)
 		case ownership.AllowListPriority:
 			return owner, AllowListDrops,
 				fmt.Sprintf("an allow-list of %s %s: the peer is not on it", owner, does)

@@ -99,6 +99,12 @@ func EgressRoutePriority(bits, rank int) int {
 	return EgressRouteFirst + bits*prioritiesPerPrefixLength + 2*(MaxRoutesPerDestination-1-rank)
 }
 
+// EgressPortGroup returns the port group of the egress addresses on an external network. The names of the other groups
+// begin with "sallyport." or "sallyport_isolation." and can't collide.
+func EgressPortGroup(subnet string) string {
+	return strings.ReplaceAll("sallyport_egress."+subnet, "-", "_")
+}
+
 // UnselectedPodSet returns the address set of the pods of a VPC that use the default egress.
 func UnselectedPodSet(vpc string) string { return addressSetName(vpc + ".free") }
 

@@ -160,10 +160,11 @@ const (
 	IsolationPriority = 32767
 )
 
-// ACLs of the first tier that drop packets: isolation of an ExternalNetwork, loadBalancerSourceRanges of a Service,
-// allow-lists of a Project, and pods of the management VPC that are not classified yet. The priority above each of the
-// last three is for the packets they allow.
+// ACLs of the first tier that drop packets: those with the address of a link to an egress address, isolation of an
+// ExternalNetwork, loadBalancerSourceRanges of a Service, allow-lists of a Project, and pods of the management VPC that
+// are not classified yet. The priority above each of the last three is for the packets they allow.
 const (
+	LinkSourcePriority       = 120
 	NetworkIsolationPriority = 110
 	SourceRangePriority      = 100
 	AllowListPriority        = 90

@@ -363,11 +363,20 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 	for _, damage := range []struct {
 		what    string
 		command []string
-		control bool
+		control []string // removes what drops the packets
 	}{
-		{"no chassis group", []string{"clear", "logical_router_port", end, "ha_chassis_group"}, true},
-		{"a group without chassis", []string{"clear", "ha_chassis_group", group, "ha_chassis"}, false},
-		{"no port", []string{"lrp-del", end}, false},
+		{
+			"no chassis group",
+			[]string{"clear", "logical_router_port", end, "ha_chassis_group"},
+			[]string{"lr-policy-del", ownership.EgressVpc, strconv.Itoa(ownership.EgressLinkSource)},
+		},
+		{
+			"no chassis group at the address",
+			[]string{"clear", "logical_router_port", group, "ha_chassis_group"},
+			[]string{"--type=port-group", "acl-del", ownership.EgressPortGroup("ext-public")},
+		},
+		{"a group without chassis", []string{"clear", "ha_chassis_group", group, "ha_chassis"}, nil},
+		{"no port", []string{"lrp-del", end}, nil},
 	} {
 		t.Run(damage.what, func(t *testing.T) {
 			p.expectEgressAs(t, "s1.mail", egressAddress)
@@ -386,8 +395,8 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 			if drops := p.ReadDroppedFlows(t, "router-ext-public"); len(drops) > 0 {
 				t.Errorf("packets with other source addresses reached the network: %v", drops)
 			}
-			if damage.control {
-				p.expectSpoofedPackets(t)
+			if damage.control != nil {
+				p.expectSpoofedPackets(t, damage.control)
 			}
 			resume()
 			p.expectEgressAs(t, "s1.mail", egressAddress)
@@ -402,13 +411,13 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 
 // expectSpoofedPackets is the control of checkDamagedLink: without the policy that drops what a link has not translated,
 // packets with a pod's address reach the network, and its router drops them.
-func (p *platformFixture) expectSpoofedPackets(t *testing.T) {
+func (p *platformFixture) expectSpoofedPackets(t *testing.T, removal []string) {
 	t.Helper()
-	p.RunNbctl(t, "lr-policy-del", ownership.EgressVpc, strconv.Itoa(ownership.EgressLinkSource))
+	p.RunNbctl(t, removal...)
 	p.SyncFlows(t)
 	p.ExpectSilence(t, "s1.mail", "http://"+harness.InternetAddress)
 	if len(p.ReadDroppedFlows(t, "router-ext-public")) == 0 {
-		t.Error("no packet reaches the network without the policy either")
+		t.Error("no packet reaches the network without the rule either")
 	}
 }
 
