@@ -62,24 +62,6 @@ func (w *wirePackets) take() map[string]int {
 	return out
 }
 
-// linkPrefix contains the addresses of links to egress addresses.
-var linkPrefix = netip.MustParsePrefix("240.0.0.0/4")
-
-// takeLinkPackets returns the number of packets with the address of a link, and forgets them: OVN translated them on the
-// pod's router, and not on the egress router.
-func (w *wirePackets) takeLinkPackets() (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for kind, count := range w.counts {
-		_, source, _ := strings.Cut(kind, " ")
-		if linkPrefix.Contains(netip.MustParseAddr(source)) {
-			n += count
-			delete(w.counts, kind)
-		}
-	}
-	return n
-}
-
 // expectSeen is the control of a capture: it waits until packets of each kind have been captured.
 func (w *wirePackets) expectSeen(t *testing.T, kinds ...string) {
 	t.Helper()
