@@ -135,7 +135,9 @@ func writeFalseStatus(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
 	c.CreateNamespace(t, "claims-nobodys", "")
 	c.ApplyObject(t, "FIp", "claims-nobodys", "lie", "{ipAddress: 10.61.9.9}")
-	refused := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, "Accepted") == "NoProject" }
+	refused := func(o *unstructured.Unstructured) bool {
+		return harness.FalseReason(o, "Accepted") == "TargetOutsideProject"
+	}
 	c.WaitForObject(t, "FIp", "claims-nobodys", "lie", refused)
 	now := time.Now().UTC().Format(time.RFC3339)
 	text := fmt.Sprintf(`
