@@ -111,7 +111,7 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 // addRunFlags adds the flags that decide how shards run.
 func addRunFlags(f *pflag.FlagSet, c *controller.Config) {
 	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
-	f.DurationVar(&c.Northbound.RecomputeInterval, "northd-recompute-interval", time.Second,
+	f.DurationVar(&c.Northbound.RecomputeInterval, "northd-recompute-interval", 0,
 		"minimum time between two transactions after which ovn-northd computes everything again; such changes of all "+
 			"VPCs are collected, except for the nodes of gateways; 0: write them at once")
 }

@@ -210,6 +210,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 	}
 	if isRepair {
 		s.Metrics.repairs.countRepairs(work)
+		ctx = ovn.WithRepair(ctx)
 	}
 	failures := state.Run(ctx, work.Plans()...)
 	if err := work.reobserve(); err != nil {

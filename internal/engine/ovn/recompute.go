@@ -88,6 +88,15 @@ func changesHealthCheckedLB(c rowChange, before routerState) bool {
 	}
 }
 
+type repairContextKey struct{}
+
+// WithRepair returns a context for writing rows again that somebody else has changed. Such writes do not wait for others:
+// until then packets take a wrong path, and only those who may write to OVN can cause them.
+func WithRepair(ctx context.Context) context.Context { return context.WithValue(ctx, repairContextKey{}, true) }
+
+// isRepair reports whether a context is one of WithRepair.
+func isRepair(ctx context.Context) bool { return ctx.Value(repairContextKey{}) != nil }
+
 // isUrgent reports whether changes do not wait for others, because they decide on which node packets leave after a node
 // failed or is drained: all changes of the shard of egress addresses, which must not be waiting when a node fails, and
 // changes of gateway chassis. They depend on nodes, EgressIPs and labels of namespaces, which tenants can't write.

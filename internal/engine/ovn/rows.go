@@ -126,7 +126,7 @@ func (t *rowTarget) applyOnce(ctx context.Context, changes []rowChange) (before 
 		return before, failed, err
 	case !recomputes:
 		return before, failed, t.client.commitOne(ctx, write)
-	case t.client.recomputes.interval <= 0 || isUrgent(t.shard, changes):
+	case t.client.recomputes.interval <= 0 || isUrgent(t.shard, changes) || isRepair(ctx):
 		t.client.recomputes.recordUnlimited()
 		return before, failed, t.client.commitOne(ctx, write)
 	}
