@@ -37,11 +37,13 @@ without a class is ours in projects, or as the controller's ` + "`--classless-se
 
 ## In the management VPC
 
-In namespaces whose pods are in Kube-OVN's own VPC (` + "`ovn-cluster`" + `, Subnet ` + "`ovn-default`" + `) a Service has to name our class. ` + "`bind-on-eip`" + ` may there
+In namespaces whose pods are in Kube-OVN's own VPC (` + "`ovn-cluster`" + `), on any of its Subnets, a Service has to name our class. ` + "`bind-on-eip`" + ` may there
 be ` + "`NAMESPACE/NAME`" + `: proxies of several namespaces share an address, if its owner lists them in ` + "`spec.sharedWith`" + ` of the EIp. Without that the Service
 is refused (` + "`RefNotPermitted`" + `), in the same words whether there is such an EIp or not. Who is taken off the list loses the address at once. Services of
 other namespaces do not keep the owner from deleting his EIp; they say that it is gone. Endpoints get connections when they are pods of the Service's
-namespace; others are told and left out (` + "`EndpointNotInNamespace`" + `). With the controller's ` + "`--management-network-type`" + ` pods of this VPC
+namespace, on any Subnet of the VPC; others are told and left out (` + "`EndpointNotInNamespace`" + `). Pods with ` + "`hostNetwork`" + ` are backends on the ports
+that their containers declare; they see an address of ` + "`ovn-default`" + ` instead of the client's. Other ports of nodes are left out
+(` + "`EndpointIsNode`" + `, [why](../adr/0035-load-balancers-of-all-subnets-of-the-management-vpc.md)). With the controller's ` + "`--management-network-type`" + ` pods of this VPC
 reach external addresses of projects on that network. [Why and how](../adr/0016-management-vpc.md).
 
 ## What it says
