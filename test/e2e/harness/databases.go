@@ -37,18 +37,7 @@ func (c *Cluster) RunSbctl(t *testing.T, args ...string) string {
 // NewNBClient returns a client for one table that connects to the leader of the northbound database over TLS.
 func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) client.Client {
 	t.Helper()
-	return c.newDatabaseClient(t, "OVN_Northbound", "nb", table, row)
-}
-
-// NewSBClient returns such a client of the southbound database.
-func (c *Cluster) NewSBClient(t *testing.T, table string, row model.Model) client.Client {
-	t.Helper()
-	return c.newDatabaseClient(t, "OVN_Southbound", "sb", table, row)
-}
-
-func (c *Cluster) newDatabaseClient(t *testing.T, database, door, table string, row model.Model) client.Client {
-	t.Helper()
-	dbModel, err := model.NewClientDBModel(database, map[string]model.Model{table: row})
+	dbModel, err := model.NewClientDBModel("OVN_Northbound", map[string]model.Model{table: row})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,16 +47,16 @@ func (c *Cluster) newDatabaseClient(t *testing.T, database, door, table string, 
 		t.Fatal(err)
 	}
 	for _, forward := range status.Doors {
-		if strings.HasPrefix(forward.Name, door) {
+		if strings.HasPrefix(forward.Name, "nb") {
 			options = append(options, client.WithEndpoint("ssl:"+forward.Outside))
 		}
 	}
-	out, err := client.NewOVSDBClient(dbModel, options...)
+	nb, err := client.NewOVSDBClient(dbModel, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(out.Close)
-	return out
+	t.Cleanup(nb.Close)
+	return nb
 }
 
 // clientTLSConfig returns the TLS configuration of a client of the lab's databases.

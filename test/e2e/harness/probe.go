@@ -17,7 +17,6 @@ type Probe struct {
 	mu          sync.Mutex
 	lastAnswer  time.Time
 	longestGap  time.Duration
-	gapEnd      time.Time // of the longest gap
 	count       int
 	seenSources map[string]int // addresses that the host saw
 }
@@ -61,9 +60,7 @@ func (p *Probe) recordAnswer(answer string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if gap := now.Sub(p.lastAnswer); gap > p.longestGap {
-		p.longestGap, p.gapEnd = gap, now
-	}
+	p.longestGap = max(p.longestGap, now.Sub(p.lastAnswer))
 	p.lastAnswer = now
 	p.count++
 	p.seenSources[address]++
@@ -115,13 +112,6 @@ func (p *Probe) MeasureLongestGap(t *testing.T, length time.Duration) time.Durat
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.longestGap
-}
-
-// GapEnd returns when the longest gap ended.
-func (p *Probe) GapEnd() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.gapEnd
 }
 
 // Stop ends the probe.
