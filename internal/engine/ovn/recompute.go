@@ -92,7 +92,9 @@ type repairContextKey struct{}
 
 // WithRepair returns a context for writing rows again that somebody else has changed. Such writes do not wait for others:
 // until then packets take a wrong path, and only those who may write to OVN can cause them.
-func WithRepair(ctx context.Context) context.Context { return context.WithValue(ctx, repairContextKey{}, true) }
+func WithRepair(ctx context.Context) context.Context {
+	return context.WithValue(ctx, repairContextKey{}, true)
+}
 
 // isRepair reports whether a context is one of WithRepair.
 func isRepair(ctx context.Context) bool { return ctx.Value(repairContextKey{}) != nil }
