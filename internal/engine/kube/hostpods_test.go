@@ -53,7 +53,7 @@ func TestReadHostPods(t *testing.T) {
 		if c.want {
 			want = map[netip.AddrPort]bool{netip.MustParseAddrPort(first + ":443"): true}
 		}
-		if got := in.readHostPods()["edge"]; len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
+		if got := in.readHostPods(in.readNodeAddresses())["edge"]; len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v, want %v", c.what, got, want)
 		}
 	}

@@ -190,7 +190,8 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 			out.InsidePrefixes = append(out.InsidePrefixes, claim.Prefix)
 		}
 	}
-	out.NodeAddresses, out.HostPods = in.readNodeAddresses(), in.readHostPods()
+	out.NodeAddresses = in.readNodeAddresses()
+	out.HostPods = in.readHostPods(out.NodeAddresses)
 	slices.SortFunc(in.nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	for _, n := range in.nodes {
 		if chassis := gatewayChassis(n); chassis != "" {
@@ -216,8 +217,8 @@ func (in *Inputs) readNodeAddresses() map[netip.Addr]string {
 // readHostPods returns the addresses and declared ports of pods on the network of their node, by namespace. An address
 // counts if it is one of the pod's own node: users of a namespace may be able to write the status of its pods. Who may
 // create such pods is decided by Pod Security.
-func (in *Inputs) readHostPods() map[string]map[netip.AddrPort]bool {
-	nodes, out := in.readNodeAddresses(), map[string]map[netip.AddrPort]bool{}
+func (in *Inputs) readHostPods(nodes map[netip.Addr]string) map[string]map[netip.AddrPort]bool {
+	out := map[string]map[netip.AddrPort]bool{}
 	for _, pod := range in.pods {
 		if !pod.Spec.HostNetwork || isPodFinished(pod) {
 			continue

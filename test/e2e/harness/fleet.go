@@ -160,15 +160,20 @@ func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds f
 	}
 }
 
-// readProcFile reads a file from the /proc directory of the controller's process.
-func (c *Controller) readProcFile(t *testing.T, file string) string {
+// procFile returns the path of a file in the /proc directory of the controller's process.
+func (c *Controller) procFile(t *testing.T, file string) string {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.Process == nil {
 		t.Fatal("the controller is not running")
 	}
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.Process.Process.Pid, file))
+	return fmt.Sprintf("/proc/%d/%s", c.Process.Process.Pid, file)
+}
+
+func (c *Controller) readProcFile(t *testing.T, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(c.procFile(t, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +205,8 @@ func ParseCPUTime(t *testing.T, stat string) time.Duration {
 // ResetPeakMemory makes MemoryUsage return the peak from now on.
 func (c *Controller) ResetPeakMemory(t *testing.T) {
 	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.Process == nil {
-		t.Fatal("the controller is not running")
-	}
-	file := fmt.Sprintf("/proc/%d/clear_refs", c.Process.Process.Pid)
-	if err := os.WriteFile(file, []byte("5"), 0); err != nil { // 5: reset VmHWM, see proc(5)
+	// 5: reset VmHWM, see proc(5)
+	if err := os.WriteFile(c.procFile(t, "clear_refs"), []byte("5"), 0); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,11 +2,7 @@ package harness
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,29 +21,6 @@ func ExpectContains(t *testing.T, out string, words ...string) {
 
 // ReferenceDir is the directory of the generated pages.
 const ReferenceDir = "../../../docs/reference/"
-
-// TestNames returns the names of the tests in this package.
-func TestNames(t *testing.T) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob("../*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]bool{}
-	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range file.Decls {
-			if f, isFunction := d.(*ast.FuncDecl); isFunction && f.Recv == nil &&
-				strings.HasPrefix(f.Name.Name, "Test") {
-				out[f.Name.Name] = true
-			}
-		}
-	}
-	return out
-}
 
 // LabPage is the file name of the how-to of the lab.
 const LabPage = "lab.md"

@@ -21,29 +21,15 @@ func TestBalancer2Conformance(t *testing.T) {
 	for name := range featureNames() {
 		known[name] = true
 	}
-	all, shown, missing := 0, 0, 0
+	var found harness.Conformance
 	for _, group := range behaviours {
 		for _, b := range group.list {
-			all++
-			if (b.shownBy == "") == (b.why == "") {
-				t.Errorf("%q: either a test shows it, or there is a reason why not", b.what)
-			}
-			for _, name := range b.testNames() {
-				if !known[name] {
-					t.Errorf("%q: there is no test %s", b.what, name)
-				}
-			}
-			switch {
-			case b.shownBy != "":
-				shown++
-			case strings.HasPrefix(b.why, "Not built"), strings.HasPrefix(b.why, "Not shown"):
-				missing++
-			}
+			found.Check(t, b.requirement(), known)
 		}
 	}
 	page.Check(t, harness.ReferenceDir+"service-conformance.md", conformancePage())
 	item.AddFigure("%d behaviours of %d files: %d shown by tests, %d do not apply, %d are not built or not shown, with the reason",
-		all, len(behaviours), shown, all-shown-missing, missing)
+		found.All, len(behaviours), found.Shown, found.All-found.Shown-found.Missing, found.Missing)
 }
 
 // TestBalancerDocs checks that the page of load balancers contains every feature.
@@ -55,12 +41,8 @@ func TestBalancerDocs(t *testing.T) {
 	page.Check(t, harness.ReferenceDir+"load-balancers.md", featuresPage())
 }
 
-// testNames returns the names of the tests that show a behaviour.
-func (b behaviour) testNames() []string {
-	if b.shownBy == "" {
-		return nil
-	}
-	return strings.Split(b.shownBy, ", ")
+func (b behaviour) requirement() harness.Requirement {
+	return harness.Requirement{What: b.what, ShownBy: b.shownBy, Why: b.why}
 }
 
 // functionAndFile returns the function that shows a feature, and its file.
@@ -88,7 +70,7 @@ func conformancePage() string {
 		fmt.Fprintf(&out, "\n## %s\n\n| behaviour | shown by | or why not |\n|---|---|---|\n", group.file)
 		for _, b := range group.list {
 			var names []string
-			for _, name := range b.testNames() {
+			for _, name := range b.requirement().Names() {
 				names = append(names, "`"+name+"`")
 			}
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", b.what, strings.Join(names, ", "), b.why)

@@ -2,10 +2,6 @@ package platform
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -296,62 +292,20 @@ is named exists.
 // TestPlatform1Scenarios checks that each scenario is shown by a test that exists, or has a reason why not.
 func TestPlatform1Scenarios(t *testing.T) {
 	item := platformItems.Item(t, 1)
-	functions := map[string]bool{}
-	for _, dir := range []string{"../platform", "../egress", "../../../internal/controller/nodehealth"} {
-		addFunctionNames(t, functions, dir)
-	}
-	all, shown, missing := 0, 0, 0
+	known := harness.TestFunctionNames(t, "../platform", "../egress", "../../../internal/controller/nodehealth")
+	var found harness.Conformance
 	for _, group := range egressScenarios {
 		for _, s := range group.list {
-			all++
-			if (s.shownBy == "") == (s.why == "") {
-				t.Errorf("%q: either a test shows it, or there is a reason why not", s.what)
-			}
-			for _, name := range s.functionNames() {
-				if !functions[name] {
-					t.Errorf("%q: there is no function %s", s.what, name)
-				}
-			}
-			switch {
-			case s.shownBy != "":
-				shown++
-			case strings.HasPrefix(s.why, "Not built"), strings.HasPrefix(s.why, "Not shown"),
-				strings.HasPrefix(s.why, "Different"):
-				missing++
-			}
+			found.Check(t, s.requirement(), known)
 		}
 	}
 	page.Check(t, harness.ReferenceDir+"egressip-conformance.md", egressConformancePage())
 	item.AddFigure("%d scenarios of OVN-Kubernetes: %d shown by tests, %d do not apply, %d are different, not built or not shown, with the reason",
-		all, shown, all-shown-missing, missing)
+		found.All, found.Shown, found.All-found.Shown-found.Missing, found.Missing)
 }
 
-// addFunctionNames adds the functions and methods of the tests in a directory, as "directory/function".
-func addFunctionNames(t *testing.T, to map[string]bool, dir string) {
-	t.Helper()
-	files, err := filepath.Glob(dir + "/*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no tests in %s: %v", dir, err)
-	}
-	for _, name := range files {
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range file.Decls {
-			if f, isFunction := d.(*ast.FuncDecl); isFunction {
-				to[filepath.Base(dir)+"/"+f.Name.Name] = true
-			}
-		}
-	}
-}
-
-// functionNames returns the names of the functions that show a scenario.
-func (s egressScenario) functionNames() []string {
-	if s.shownBy == "" {
-		return nil
-	}
-	return strings.Split(s.shownBy, ", ")
+func (s egressScenario) requirement() harness.Requirement {
+	return harness.Requirement{What: s.what, ShownBy: s.shownBy, Why: s.why}
 }
 
 // egressConformancePage returns the page of scenarios.
@@ -362,7 +316,7 @@ func egressConformancePage() string {
 		fmt.Fprintf(&out, "\n## %s\n\n| test or section | scenario | shown by | or why not |\n|---|---|---|---|\n", group.file)
 		for _, s := range group.list {
 			var names []string
-			for _, name := range s.functionNames() {
+			for _, name := range s.requirement().Names() {
 				names = append(names, "`"+name+"`")
 			}
 			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", s.upstream, s.what, strings.Join(names, ", "), s.why)
