@@ -25,6 +25,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/lab/netns"
 	"github.com/sallyport/sallyport/internal/lab/parts"
+	"github.com/sallyport/sallyport/internal/lab/proc"
 	"github.com/sallyport/sallyport/internal/lab/program"
 )
 
@@ -290,7 +291,9 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 		t.Fatal(err)
 	}
 	c.Apply(t, string(raw))
-	c.WaitForObject(t, "Pod", p.Namespace, p.Name, manifest.True("Ready"))
+	if err := c.Objects.Wait(Within(t, time.Minute), ObjectRef("Pod", p.Namespace, p.Name), manifest.True("Ready")); err != nil {
+		t.Fatalf("%v\nKube-OVN's log ends with\n%s", err, proc.Tail(c.Log("kube-ovn-controller")))
+	}
 	got, err := c.Objects.Get(Within(t, time.Minute), ObjectRef("Pod", p.Namespace, p.Name))
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 var themeLock struct {
 	mu   sync.Mutex
 	file *os.File // locked; nil: this process does not hold it
-	how  int
 }
 
 // RunAlone waits until no test of another theme runs, and prevents others from starting until this test ends. It is for
@@ -28,19 +27,6 @@ func runBesideOthers(t *testing.T) {
 	lockTheme(t, syscall.LOCK_SH)
 }
 
-// GiveWay lets a test of another theme that waits to run alone go first. Long tests call it between steps that do not
-// depend on time: otherwise all themes wait until the whole test ends.
-func GiveWay(t *testing.T) {
-	t.Helper()
-	themeLock.mu.Lock()
-	defer themeLock.mu.Unlock()
-	if themeLock.file == nil || themeLock.how != syscall.LOCK_SH {
-		return
-	}
-	_ = themeLock.file.Close()
-	themeLock.file = lockInTurn(t, syscall.LOCK_SH)
-}
-
 // lockTheme locks a file until the test ends.
 func lockTheme(t *testing.T, how int) {
 	t.Helper()
@@ -49,7 +35,7 @@ func lockTheme(t *testing.T, how int) {
 	if themeLock.file != nil {
 		return
 	}
-	themeLock.file, themeLock.how = lockInTurn(t, how), how
+	themeLock.file = lockInTurn(t, how)
 	t.Cleanup(func() {
 		themeLock.mu.Lock()
 		defer themeLock.mu.Unlock()

@@ -133,6 +133,7 @@ func TestLab5ScaleMode(t *testing.T) {
 }
 
 func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
+	harness.RunAlone(t) // it compares the whole machine before and after
 	item := labItems.Item(t, 6)
 	rounds := show.ChooseSize(10, 3)
 	b := blueprint.Default()

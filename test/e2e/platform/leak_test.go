@@ -203,8 +203,8 @@ func (p *platformFixture) setDrained(t *testing.T, node string, drained bool) {
 	}
 }
 
-// drainPause is the time between drains. A node that gets an address back within ten seconds answers for it only after
-// Open vSwitch has revalidated its flows.
+// drainPause is the time between drains, and the check before them moves no address. A node that gets an address back
+// within ten seconds answers for it only after Open vSwitch has revalidated its flows.
 const drainPause = 12 * time.Second
 
 // checkDrain measures how long a selected pod gets no answers when the node with its address is drained.
@@ -231,7 +231,8 @@ func (p *platformFixture) checkDrain(t *testing.T) string {
 	}
 	slices.Sort(gaps)
 	median, worst := gaps[len(gaps)/2], gaps[len(gaps)-1]
-	if limit := 500 * time.Millisecond; worst > limit {
+	// CI runs it beside other themes
+	if limit := show.ChooseSize(500*time.Millisecond, time.Second); worst > limit {
 		t.Errorf("no answer for %s, want at most %s", worst, limit)
 	}
 	return fmt.Sprintf("nothing came back for %d ms (median), %d ms (worst of %d)", median.Milliseconds(),

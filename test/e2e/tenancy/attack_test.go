@@ -59,7 +59,6 @@ func runAttacks(t *testing.T, f *attackFixture) {
 	shown := map[string]int{}
 	stopped := 0
 	for _, a := range attacks {
-		harness.GiveWay(t)
 		tried := false // false if -run excludes it
 		if t.Run(a.testName(), func(t *testing.T) { tried = true; a.run(t, f, f.actor(t, a.by)) }) && tried {
 			stopped++

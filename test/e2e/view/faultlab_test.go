@@ -175,7 +175,6 @@ func TestView1Faults(t *testing.T) {
 		if !show.IsFullSize() && !f.inCI {
 			continue
 		}
-		harness.GiveWay(t)
 		t.Run(f.what, func(t *testing.T) {
 			tried++ // counted here because -run may exclude it
 			slowest = max(slowest, w.checkFault(t, f))
