@@ -25,12 +25,15 @@ type Spec struct {
 	NS   netns.NS // zero value: the lab's own namespace
 	Dir  string
 	Root string // its own root directory; empty: the lab's
+	// Restart starts the process again this long after it ended without being asked to, as kubelet does with a container.
+	// 0: it stays ended.
+	Restart time.Duration
 }
 
 // Table holds the processes of a lab by name.
 type Table struct {
 	Logs  string         // directory of the logs
-	Ended func(*Process) // told of a process that ended without being asked to; set before the first Start
+	Ended func(*Process) // told of a process that ended without being asked to and stays ended; set before the first Start
 
 	mu    sync.Mutex
 	procs map[string]*Process
@@ -45,7 +48,8 @@ type Process struct {
 
 	mu      sync.Mutex
 	paused  bool
-	ordered bool // somebody asked it to end
+	ordered bool        // somebody asked it to end
+	restart *time.Timer // runs after it ended by itself
 }
 
 // State is what `lab status` shows of a process.
@@ -63,6 +67,10 @@ func NewTable(dir string) *Table { return &Table{Logs: dir, procs: map[string]*P
 func (t *Table) Start(spec Spec) (*Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.start(spec)
+}
+
+func (t *Table) start(spec Spec) (*Process, error) {
 	if old := t.procs[spec.Name]; old != nil && old.Running() {
 		return nil, fmt.Errorf("%s is already running (pid %d)", spec.Name, old.PID())
 	}
@@ -84,11 +92,28 @@ func (t *Table) Start(spec Spec) (*Process, error) {
 		p.err = cmd.Wait()
 		_ = p.send(syscall.SIGKILL) // what it left running ends with it, as in a container
 		close(p.done)
-		if t.Ended != nil && !p.Expected() {
-			t.Ended(p)
-		}
+		t.handleEnd(p)
 	}()
 	return p, nil
+}
+
+// handleEnd starts a process again that ended without being asked to, or tells of its end.
+func (t *Table) handleEnd(p *Process) {
+	switch {
+	case p.Expected():
+	case p.Spec.Restart > 0:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.restart = time.AfterFunc(p.Spec.Restart, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.procs[p.Spec.Name] == p {
+				_, _ = t.start(p.Spec) // if it can't be started, its state stays "ended"
+			}
+		})
+	case t.Ended != nil:
+		t.Ended(p)
+	}
 }
 
 // Get finds a process by name.
@@ -200,6 +225,9 @@ func (p *Process) Stop(grace time.Duration) error {
 func (p *Process) signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	p.ordered = p.ordered || p.Running() // one that ended by itself is not made to look killed
+	if p.restart != nil {
+		p.restart.Stop()
+	}
 	p.mu.Unlock()
 	return p.send(sig)
 }

@@ -173,6 +173,26 @@ func TestEndedIsToldOnlyOfTheUnexpected(t *testing.T) {
 	}
 }
 
+func TestProcessThatEndsByItselfIsStartedAgain(t *testing.T) {
+	table := NewTable(t.TempDir())
+	table.Ended = func(p *Process) { t.Errorf("told of %s", p.Spec.Name) }
+	first, err := table.Start(Spec{Name: "a", Argv: []string{"sleep", "100"}, Restart: time.Millisecond})
+	must(t, err, syscall.Kill(first.PID(), syscall.SIGKILL)) // by somebody else
+	var second *Process
+	for second = first; second == first; {
+		second, err = table.Get("a")
+		must(t, err)
+	}
+	must(t, second.Kill()) // as ordered, it stays ended
+	select {
+	case <-time.After(50 * time.Millisecond):
+	case <-t.Context().Done():
+	}
+	if last, err := table.Get("a"); err != nil || last != second || last.Running() {
+		t.Errorf("it was started again after it was killed: %+v, %v", last.State(), err)
+	}
+}
+
 func TestUnknownNameIsAnsweredWithTheKnown(t *testing.T) {
 	table := NewTable(t.TempDir())
 	for _, name := range []string{"node2-a", "node1-a", "node10-a"} {
