@@ -90,7 +90,7 @@ func (c *Cluster) StartKubeOVN(k KubeOVN) error {
 			"KUBE_NODE_NAME=node1",
 			"NODE_NAME=node1", "POD_IP=127.0.0.1", "POD_IPS=127.0.0.1", "ENABLE_BIND_LOCAL_IP=true",
 		},
-		Restart: time.Second, // it ends when an object changes while it starts
+		Restart: time.Second, // it ends if a step of its start fails
 	})
 	return err
 }
