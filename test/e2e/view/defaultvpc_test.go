@@ -90,8 +90,8 @@ func (m *randomCluster) summarizeKinds(t *testing.T, all []traceQuestion) string
 	return strings.Join(out, ", ")
 }
 
-// createPlatform creates pods, Services, NetworkPolicies and EgressIPs in the default VPC. Nodes translate what leaves
-// through them, as Kube-OVN's agent lets them.
+// createPlatform creates pods, floating IPs, Services, NetworkPolicies and EgressIPs in the default VPC. Nodes translate
+// what leaves through them, as Kube-OVN's agent lets them.
 func (m *randomCluster) createPlatform(t *testing.T) {
 	t.Helper()
 	for _, n := range m.Blueprint.NodeList() {
@@ -112,7 +112,7 @@ func (m *randomCluster) createPlatform(t *testing.T) {
 		m.WaitForObject(t, "ServiceAccount", ns, "default", manifest.Exists)
 		texts = append(texts, m.randomPods(ns)...)
 		texts = append(texts, m.randomClusterServices(ns)...)
-		texts = append(texts, m.randomEIPs(ns)...)
+		texts = append(texts, m.randomAddresses(ns)...)
 		texts = append(texts, m.randomServices(ns)...)
 		texts = append(texts, m.randomNetworkPolicies(ns)...)
 	}
@@ -232,14 +232,10 @@ func (m *randomCluster) clusterIPs(t *testing.T) (out []netip.Addr) {
 	return out
 }
 
-// platformVIPs returns what clients outside may ask: load balancers of the default VPC, and egress addresses, on which
-// nothing listens.
+// platformVIPs returns what clients outside may ask: load balancers and floating IPs of the default VPC, and egress
+// addresses, on which nothing listens.
 func (m *randomCluster) platformVIPs(s *clusterstate.State) (out []traceTarget) {
-	for _, b := range s.Logical.Router(kubeovn.ManagementVpc).Balancers {
-		for _, v := range b.VIPs {
-			out = append(out, traceTarget{v.Address, b.Protocol})
-		}
-	}
+	out = m.findTargetsOf(*s.Logical.Router(kubeovn.ManagementVpc))
 	for _, a := range m.egressAddresses(s) {
 		out = append(out, traceTarget{netip.AddrPortFrom(a, 80), "tcp"})
 	}

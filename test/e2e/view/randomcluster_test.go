@@ -135,23 +135,18 @@ func (m *randomCluster) randomPods(ns string) (out []string) {
 }
 
 // randomAddresses returns reserved addresses and floating IPs: some on those addresses, several for one pod, or on a
-// network where the pod cannot have another one.
+// network where the pod cannot have another one. With some, the pod's own connections leave with the address.
 func (m *randomCluster) randomAddresses(ns string) (out []string) {
-	out = m.randomEIPs(ns)
+	for i := range 2 {
+		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
+	}
 	for i := range 1 + m.rng.IntN(4) {
 		from := "externalNetworkType: " + pickOne(m, m.networks)
 		if i == 0 && m.withProbability(50) {
 			from = "eip: e0"
 		}
-		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, spec: {%s, podTarget: {podName: w%d}}}", i, ns, from, m.rng.IntN(4)))
-	}
-	return out
-}
-
-// randomEIPs returns two reserved addresses.
-func (m *randomCluster) randomEIPs(ns string) (out []string) {
-	for i := range 2 {
-		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: e%d, namespace: %s}, spec: {externalNetworkType: %s}}", i, ns, pickOne(m, m.networks)))
+		out = append(out, fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {name: f%d, namespace: %s}, "+
+			"spec: {%s, outbound: %t, podTarget: {podName: w%d}}}", i, ns, from, m.withProbability(40), m.rng.IntN(4)))
 	}
 	return out
 }

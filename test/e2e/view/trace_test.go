@@ -19,6 +19,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/program"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -159,18 +160,24 @@ type traceTarget struct {
 // findTargets returns the ports of load balancers and floating IPs.
 func (m *randomCluster) findTargets(s *clusterstate.State) (out []traceTarget) {
 	for _, r := range s.Logical.Routers {
-		for _, b := range r.Balancers {
-			for _, v := range b.VIPs {
-				out = append(out, traceTarget{v.Address, b.Protocol})
-			}
+		out = append(out, m.findTargetsOf(r)...)
+	}
+	return out
+}
+
+// findTargetsOf returns the VIPs and floating IPs of a router.
+func (m *randomCluster) findTargetsOf(r logical.Router) (out []traceTarget) {
+	for _, b := range r.Balancers {
+		for _, v := range b.VIPs {
+			out = append(out, traceTarget{v.Address, b.Protocol})
 		}
-		for _, n := range r.NATs {
-			if n.Type != "snat" {
-				out = append(out, traceTarget{
-					netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})),
-					pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"}),
-				})
-			}
+	}
+	for _, n := range r.NATs {
+		if n.Type != "snat" {
+			out = append(out, traceTarget{
+				netip.AddrPortFrom(n.External, pickOne(m, []uint16{80, 80, 8080, 81})),
+				pickOne(m, []string{"tcp", "tcp", "udp", "udp", "sctp"}),
+			})
 		}
 	}
 	return out
