@@ -10,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/shard"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -200,7 +201,7 @@ func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored
 	}
 	work := &Work{
 		Verdicts: update.Verdicts, statusObjects: objects, memo: stored.memo, update: update, stored: stored,
-		size: len(update.RowKeys),
+		size: estimateUpdateSize(update, changed),
 	}
 	var err error
 	work.steps, err = collectSteps(reobservedOVNStep(func() state.Prepared {
@@ -211,6 +212,16 @@ func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored
 		return nil
 	}
 	return work
+}
+
+// estimateUpdateSize estimates the cost of changed Services: their rows and all of their endpoints, which are written
+// even if only one has changed. The runner pauses after a large one.
+func estimateUpdateSize(update *compile.ServiceUpdate, changed []snapshot.Service) int {
+	n := len(update.RowKeys)
+	for i := range changed {
+		n += len(changed[i].Endpoints)
+	}
+	return n
 }
 
 // keepMemo keeps the memo of a shard at rest for its next run. It returns false if the memo is wrong: then the whole
