@@ -16,7 +16,7 @@ import (
 func endpointsEvent(of shard.Shard, service string) kube.Event {
 	return kube.Event{
 		Shard: of, Kind: string(intent.EndpointSlice),
-		Endpoints: intent.ObjectKey{Kind: intent.Service, Namespace: of.Name, Name: service},
+		Object: intent.ObjectKey{Kind: intent.Service, Namespace: of.Name, Name: service},
 	}
 }
 
@@ -34,7 +34,7 @@ func TestChangeLog(t *testing.T) {
 		"after others":  {[]kube.Event{anything, a}, 0},
 		"of another":    {[]kube.Event{a, {Shard: shard.Named("other")}}, 1},
 		"too many": {slices.Collect(func(yield func(kube.Event) bool) {
-			for i := range maxChangedServices + 2 {
+			for i := range maxChangedObjects + 2 {
 				yield(endpointsEvent(of, fmt.Sprint(i)))
 			}
 		}), 0},
