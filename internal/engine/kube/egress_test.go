@@ -144,6 +144,11 @@ func TestEgressEvents(t *testing.T) {
 	reported.Status.Items = []ovnv1.EgressIPStatusItem{{Node: "gateway"}}
 	pod := &corev1.Pod{ObjectMeta: metaIn("other", "new")}
 	only, anything := []string{"EgressIP mail"}, []string{"anything"}
+	released := func(address string) *OvnEip {
+		out := &OvnEip{ObjectMeta: metaIn("", "released")}
+		out.Status.V4Ip = address
+		return out
+	}
 	for name, test := range map[string]struct {
 		network *kubedcv1alpha1.ExternalNetwork
 		was, is client.Object
@@ -157,6 +162,8 @@ func TestEgressEvents(t *testing.T) {
 		"namespace not selected now":  {open, selected, labelled("other", nil), only},
 		"namespace never selected":    {open, labelled("x", nil), labelled("x", map[string]string{"a": "b"}), nil},
 		"organization":                {open, labelled("acme", nil), organization, nil},
+		"its address is released":     {open, released("198.51.100.7"), nil, anything},
+		"another address is released": {open, released("198.51.100.8"), nil, nil},
 		"restricted, namespace":       {restricted, labelled("other", nil), selected, anything},
 		"restricted, never selected":  {restricted, labelled("x", nil), labelled("x", map[string]string{"a": "b"}), nil},
 		"restricted, an organization": {restricted, labelled("acme", nil), organization, anything},

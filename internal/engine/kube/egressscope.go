@@ -79,6 +79,17 @@ func (c *Cluster) hasEgressIPs(ctx context.Context) bool {
 	return err == nil && len(list.Items) > 0
 }
 
+// isEgressAddress reports whether an EgressIP requests an address.
+func (c *Cluster) isEgressAddress(ctx context.Context, text string) bool {
+	address := parseAddr(text)
+	var list ovnv1.EgressIPList
+	err := c.reader.List(ctx, &list,
+		append(c.matchIndex(addressIndex, address.String()), client.UnsafeDisableDeepCopy)...)
+	return err == nil && slices.ContainsFunc(list.Items, func(e ovnv1.EgressIP) bool {
+		return slices.Contains(ParseAddresses(e.Spec.EgressIPs), address)
+	})
+}
+
 // selectorLookup returns a function that returns which of some EgressIPs select a namespace.
 func (c *Cluster) selectorLookup(of []*ovnv1.EgressIP) func(ns client.Object) []*ovnv1.EgressIP {
 	index, byName := &c.egressIndex, make(map[string]*ovnv1.EgressIP, len(of))

@@ -381,7 +381,9 @@ func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.
 	if address == "" {
 		return // the empty address would match every EIp that requests none
 	}
-	w.enqueueEgress(ctx)
+	if w.cluster.isEgressAddress(ctx, address) {
+		w.enqueue(shard.Egress)
+	}
 	var eips kubedcv1.EIpList
 	if err := w.cluster.reader.List(ctx, &eips,
 		append(w.cluster.matchIndex(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {
