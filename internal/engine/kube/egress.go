@@ -510,8 +510,12 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 	}
 }
 
-// handleNamespaceLabels enqueues what depends on the labels of a namespace.
+// handleNamespaceLabels enqueues what depends on the labels of a namespace, and the EgressIPs that select a namespace
+// whose pods get addresses in another Subnet.
 func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.Object) {
+	if was != nil && is != nil && podSubnet(was.(*corev1.Namespace)) != podSubnet(is.(*corev1.Namespace)) {
+		w.enqueueEgressOf(ctx, is)
+	}
 	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -132,13 +133,18 @@ func TestEgressEvents(t *testing.T) {
 	fixture := selectedPodsFixture()
 	mail := fixture[4].(*ovnv1.EgressIP)
 	mail.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "mail"}
-	labelled := func(name string, labels map[string]string) *corev1.Namespace {
-		out := namespaceInSubnet("foreign", labels)
+	labelled := func(name string, with map[string]string) *corev1.Namespace {
+		out := namespaceInSubnet("foreign", with)
 		out.Name = name
 		return out
 	}
 	selected := labelled("other", map[string]string{"team": "mail"})
 	fixture[2] = selected
+	moved := selected.DeepCopy()
+	moved.Annotations = namespaceInSubnet("another", nil).Annotations
+	fixture[0].SetLabels(labels.Merge(fixture[0].GetLabels(), map[string]string{"team": "mail"}))
+	accepted := &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}
+	accepted.Status.Namespace = "acme-prod"
 	organization := labelled("acme", map[string]string{"tier": "gold"})
 	reported := mail.DeepCopy()
 	reported.Status.Items = []ovnv1.EgressIPStatusItem{{Node: "gateway"}}
@@ -161,6 +167,12 @@ func TestEgressEvents(t *testing.T) {
 		"namespace selected":          {open, labelled("other", nil), selected, only},
 		"namespace not selected now":  {open, selected, labelled("other", nil), only},
 		"namespace never selected":    {open, labelled("x", nil), labelled("x", map[string]string{"a": "b"}), nil},
+		"namespace on another Subnet": {open, selected, moved, only},
+		"project accepted":            {open, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}, accepted, anything},
+		"project not accepted yet": {
+			open, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")},
+			&kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}, nil,
+		},
 		"organization":                {open, labelled("acme", nil), organization, nil},
 		"its address is released":     {open, released("198.51.100.7"), nil, anything},
 		"another address is released": {open, released("198.51.100.8"), nil, nil},

@@ -129,7 +129,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		w.handleProject(ctx, o, was == nil || is == nil)
+		w.handleProject(ctx, o, was, is)
 	case *ovnv1.EgressIP:
 		w.handleEgressIP(ctx, o.Name, was, is)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
@@ -153,10 +153,12 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 
 // handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of
 // the Project's namespace: the first Project turns that namespace into an organization.
-func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, createdOrDeleted bool) {
+func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, was, is client.Object) {
+	createdOrDeleted := was == nil || is == nil
 	w.enqueueNamed(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
-	if createdOrDeleted || o.DeletionTimestamp != nil {
+	if createdOrDeleted || o.DeletionTimestamp != nil ||
+		isAcceptedProject(was.(*kubedcv1.Project)) != isAcceptedProject(is.(*kubedcv1.Project)) {
 		w.enqueueProjectEgress(ctx, o)
 	}
 	if createdOrDeleted {
