@@ -14,7 +14,13 @@ type storedEgressMemo struct {
 	memo      *compile.EgressMemo // nil: there is none
 	settledAt time.Time           // when all egress addresses were compiled
 	dueAt     time.Time           // when they have to be compiled again; zero: no time is known
+	isWaiting bool                // an EgressIP waits for something that may not be an event
 }
+
+// waitingEgressInterval is when all egress addresses are compiled again after an update, if one of them waits. It is as
+// long as the longest delay of a shard that waits: one EgressIP that waits for ever, for example for a node, must not
+// make changes of the others expensive.
+const waitingEgressInterval = 30 * time.Second
 
 // isUsable reports whether updates may use the memo.
 func (m storedEgressMemo) isUsable(now time.Time) bool {
@@ -55,8 +61,11 @@ func (s *Reconciler) prepareEgressIPs(ctx context.Context, stored storedEgressMe
 		Verdicts: update.Verdicts, before: update.Before, isPartial: true, statusObjects: objects, egressMemo: stored,
 		size: len(requests),
 	}
-	if !stored.dueAt.IsZero() {
-		work.requeueAfter = stored.dueAt.Sub(now)
+	if stored.isWaiting {
+		work.requeueAfter = waitingEgressInterval
+	}
+	if left := stored.dueAt.Sub(now); !stored.dueAt.IsZero() && (work.requeueAfter == 0 || left < work.requeueAfter) {
+		work.requeueAfter = left
 	}
 	return work
 }
@@ -74,7 +83,7 @@ func (s *Reconciler) keepMemos(of shard.Shard, work *Work, again time.Duration) 
 func (s *Reconciler) keepEgressMemo(work *Work) bool {
 	stored := work.egressMemo
 	switch {
-	case stored.memo == nil || work.unsettled || work.isWaiting() || !work.isAtRest():
+	case stored.memo == nil || work.unsettled || !work.isAtRest():
 		return true
 	case work.isPartial:
 		if !s.checkMemo(shard.Egress, s.Clock(), stored.memo.Check) {
@@ -82,6 +91,8 @@ func (s *Reconciler) keepEgressMemo(work *Work) bool {
 		}
 	case !stored.memo.Settle():
 		return true
+	default:
+		stored.isWaiting = work.isWaiting()
 	}
 	s.egress.memo = stored
 	return true

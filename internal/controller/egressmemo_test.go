@@ -28,16 +28,19 @@ func TestEgressMemoIsKeptAtRest(t *testing.T) {
 		"at rest":             {func(*Work) {}, true},
 		"an address moves":    {func(w *Work) { w.unsettled = true }, false},
 		"objects are written": {func(w *Work) { w.wroteObjects = true }, false},
+		"there is none":       {func(w *Work) { w.egressMemo = storedEgressMemo{} }, false},
 		"something waits": {func(w *Work) {
 			w.Verdicts[0].Waiting = intent.Finding{Reason: intent.Programming}
-		}, false},
-		"there is none": {func(w *Work) { w.egressMemo = storedEgressMemo{} }, false},
+		}, true},
 	} {
 		s := &Reconciler{Clock: func() time.Time { return now }}
 		work := newEgressWork(now)
 		test.change(work)
 		if ok := s.keepEgressMemo(work); !ok || s.egress.memo.isUsable(now) != test.kept {
 			t.Errorf("%s: kept is %t", name, s.egress.memo.isUsable(now))
+		}
+		if s.egress.memo.isWaiting != work.isWaiting() {
+			t.Errorf("%s: the next update would not be followed by a run of all", name)
 		}
 	}
 }
