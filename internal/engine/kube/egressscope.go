@@ -79,6 +79,14 @@ func (c *Cluster) hasEgressIPs(ctx context.Context) bool {
 	return err == nil && len(list.Items) > 0
 }
 
+// indexByEgressAddress returns the values of addressIndex for an EgressIP.
+func indexByEgressAddress(o client.Object) (out []string) {
+	for _, a := range ParseAddresses(o.(*ovnv1.EgressIP).Spec.EgressIPs) {
+		out = append(out, a.String())
+	}
+	return out
+}
+
 // isEgressAddress reports whether an EgressIP requests an address.
 func (c *Cluster) isEgressAddress(ctx context.Context, text string) bool {
 	address := parseAddr(text)

@@ -87,12 +87,7 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 			eip := o.(*kubedcv1.EIp)
 			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
 		}},
-		{&ovnv1.EgressIP{}, addressIndex, func(o client.Object) (out []string) {
-			for _, a := range ParseAddresses(o.(*ovnv1.EgressIP).Spec.EgressIPs) {
-				out = append(out, a.String())
-			}
-			return out
-		}},
+		{&ovnv1.EgressIP{}, addressIndex, indexByEgressAddress},
 		{&kubedcv1.EIp{}, quotaIndex, func(o client.Object) []string {
 			if !isRefusedByQuota(o) {
 				return nil
