@@ -330,6 +330,26 @@ func (c *egressCluster) changeNamespace(t testing.TB, n int) {
 	c.costShard.rows = want.Rows
 }
 
+// checkReleasedAddresses checks that of released addresses only the one that an EgressIP requests runs all egress
+// addresses. The last one belongs to a project, whose run shows that all events are handled.
+func (c *egressCluster) checkReleasedAddresses(t *testing.T) {
+	t.Helper()
+	none := c.size.egressIPs // no EgressIP has this number
+	for n, address := range []int{none, 0, none + 1} {
+		released := newEgressOvnEip(address)
+		released.Name, released.Labels = fmt.Sprintf("released-%d", n), nil
+		if n == 2 {
+			released.Labels = ownership.ManagedLabels(costVPC)
+		}
+		c.put(t, released)
+		c.events[string(intent.OvnEip)].Delete(released)
+	}
+	got := c.takeShards(t, map[shard.Shard]int{shard.Named(costVPC): 1})
+	if len(got) != 1 || got[0] != (intent.ObjectKey{}) {
+		t.Errorf("released addresses have run the egress addresses for %v, wanted once", got)
+	}
+}
+
 // The most processor time that a change may need. It does not depend on the number of EgressIPs, unless it adds or
 // removes an address or a link: then all egress addresses are compiled, which costs their number, but not that of the
 // cluster.
@@ -375,6 +395,7 @@ func TestScale5EgressChange(t *testing.T) {
 			t.Errorf("%s needs %s of CPU, wanted at most %s", m.what, cpu, m.limit)
 		}
 	}
+	c.checkReleasedAddresses(t)
 	item.AddFigure("%s", strings.TrimSuffix(figure, ";"))
 }
 
