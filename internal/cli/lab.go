@@ -211,7 +211,8 @@ func labListCommand() *cobra.Command {
 }
 
 func labPartsCommand() *cobra.Command {
-	return &cobra.Command{
+	var realNodes bool
+	cmd := &cobra.Command{
 		Use:   "parts",
 		Short: "Build or unpack the programs that a lab runs, and print their directories",
 		Long: `Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch,
@@ -222,7 +223,11 @@ virtual machines for tests.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-			set, err := parts.Ensure(cmd.Context(), report, parts.FRR)
+			optional := []string{parts.FRR}
+			if realNodes {
+				optional = append(optional, parts.RealNode()...)
+			}
+			set, err := parts.Ensure(cmd.Context(), report, optional...)
 			if err != nil {
 				return err
 			}
@@ -234,6 +239,9 @@ virtual machines for tests.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&realNodes, "real-nodes", false,
+		"also build what only real nodes need: containerd, runc, the kubelet, Kube-OVN's daemon")
+	return cmd
 }
 
 // labOrderCommands returns the commands that act on a node or a process.
