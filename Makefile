@@ -77,6 +77,14 @@ image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), 
 		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
 
+.PHONY: lab-images
+lab-images: ## Make the container images of a lab's real nodes, bin/lab-images/*.tar: pause, and a server for pods
+	@mkdir -p bin/lab-images
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images ./internal/lab/realnode/{pause,cat}
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images/echo ./internal/lab/realnode/container
+	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/pause.tar -reference docker.io/lab/pause:latest $$PWD/pause
+	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/echo.tar -reference docker.io/lab/echo:latest $$PWD/echo $$PWD/cat
+
 ##@ Check
 
 .PHONY: test

@@ -56,6 +56,7 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 	var topology string
 	var timeout time.Duration
 	var keep bool
+	var images []string
 	asked := blueprint.Default()
 	cmd := &cobra.Command{
 		Use:   "up",
@@ -63,6 +64,7 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 		Example: `  sallyport lab up
   sallyport lab up --nodes 5 --ovn-raft 3
   sallyport lab up --topology my-networks.yaml
+  sallyport lab up --real-nodes 2
   sallyport lab up --nodes 0 --fake-nodes 500 --fake-pods 5000`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -74,7 +76,11 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 				fmt.Errorf("not usable after %s (--timeout)", timeout))
 			defer cancel()
 			cmd.SetContext(ctx)
-			return startLab(cmd, lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep})
+			o := lab.Options{Name: flags.name, Blueprint: b, KeepFailed: keep, Images: images}
+			if b.RealNodes > 0 && len(images) == 0 {
+				o.Images = lab.ImagesBeside(os.Args[0])
+			}
+			return startLab(cmd, o)
 		},
 	}
 	f := cmd.Flags()
@@ -82,6 +88,10 @@ func labUpCommand(flags *labFlags) *cobra.Command {
 	f.BoolVar(&keep, "keep-failed", false, "keep a lab that fails to start, so that its logs can be read")
 	f.StringVar(&topology, "topology", "", "topology file with nodes, networks and uplinks (see docs/howto/lab.md)")
 	f.IntVar(&asked.Nodes, "nodes", asked.Nodes, "number of nodes with a data plane")
+	f.IntVar(&asked.RealNodes, "real-nodes", 0,
+		"number of nodes, counted from the first, with containerd, a kubelet and Kube-OVN's daemon; without --nodes, of all nodes")
+	f.StringArrayVar(&images, "image", nil,
+		"container image (tar file) for real nodes; may be repeated (default: lab-images/*.tar beside this program)")
 	f.IntVar(&asked.Gateways, "gateways", asked.Gateways,
 		"number of nodes, counted from the last, that may hold external gateways")
 	f.IntVar(&asked.Raft, "ovn-raft", asked.Raft, "number of servers of each OVN database; 3 for a Raft cluster")
@@ -102,13 +112,16 @@ func resolveBlueprint(cmd *cobra.Command, topology string, asked blueprint.Bluep
 		b = loaded
 	}
 	for name, field := range map[string][2]*int{
-		"nodes": {&b.Nodes, &asked.Nodes}, "gateways": {&b.Gateways, &asked.Gateways},
+		"nodes": {&b.Nodes, &asked.Nodes}, "real-nodes": {&b.RealNodes, &asked.RealNodes}, "gateways": {&b.Gateways, &asked.Gateways},
 		"ovn-raft":   {&b.Raft, &asked.Raft},
 		"fake-nodes": {&b.FakeNodes, &asked.FakeNodes}, "fake-pods": {&b.FakePods, &asked.FakePods},
 	} {
 		if cmd.Flags().Changed(name) {
 			*field[0] = *field[1]
 		}
+	}
+	if cmd.Flags().Changed("real-nodes") && !cmd.Flags().Changed("nodes") {
+		b.Nodes = b.RealNodes
 	}
 	if !cmd.Flags().Changed("gateways") {
 		b.Gateways = min(b.Gateways, b.Nodes)
@@ -211,7 +224,8 @@ func labListCommand() *cobra.Command {
 }
 
 func labPartsCommand() *cobra.Command {
-	return &cobra.Command{
+	var realNodes bool
+	cmd := &cobra.Command{
 		Use:   "parts",
 		Short: "Build or unpack the programs that a lab runs, and print their directories",
 		Long: `Builds Kubernetes and Kube-OVN from source and unpacks OVN and Open vSwitch,
@@ -222,7 +236,11 @@ virtual machines for tests.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-			set, err := parts.Ensure(cmd.Context(), report, parts.FRR)
+			optional := []string{parts.FRR}
+			if realNodes {
+				optional = append(optional, parts.RealNode()...)
+			}
+			set, err := parts.Ensure(cmd.Context(), report, optional...)
 			if err != nil {
 				return err
 			}
@@ -234,6 +252,9 @@ virtual machines for tests.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&realNodes, "real-nodes", false,
+		"also build what only real nodes need: containerd, runc, the kubelet, Kube-OVN's daemon")
+	return cmd
 }
 
 // labOrderCommands returns the commands that act on a node or a process.

@@ -50,9 +50,13 @@ func labStatusCommand(flags *labFlags) *cobra.Command {
 func printLabStatus(w io.Writer, s daemon.Status, namespaces []string) error {
 	fmt.Fprintf(w, "lab %s: %d processes, %d MiB\n\n", s.Name, s.Usage.Processes, s.Usage.Memory>>20)
 	table := tabwriter.NewWriter(w, 0, 4, 3, ' ', 0)
-	fmt.Fprintln(table, "NODE\tSTATE")
+	fmt.Fprintln(table, "NODE\tSTATE\tMEMORY")
 	for _, n := range s.Nodes {
-		fmt.Fprintf(table, "%s\t%s\n", n.Name, n.State)
+		memory := ""
+		if n.Memory > 0 {
+			memory = fmt.Sprintf("%d MiB, and %d MiB on its disk", n.Memory>>20, n.Disk>>20)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", n.Name, n.State, memory)
 	}
 	fmt.Fprintln(table, "\nPROCESS\tSTATE\tPID\t")
 	for _, p := range s.Processes {

@@ -133,6 +133,9 @@ func Down(ctx context.Context, name string) error {
 			return fmt.Errorf("end lab %s: %w", name, err)
 		}
 	}
+	if err := removeCgroups(name); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(dirOf(name)); err != nil {
 		return fmt.Errorf("remove lab %s: %w", name, err)
 	}

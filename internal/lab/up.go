@@ -26,6 +26,7 @@ import (
 type Options struct {
 	Name      string
 	Blueprint blueprint.Blueprint
+	Images    []string           // files: container images that real nodes have from the beginning, that of pause among them
 	Progress  func(line string)  // told of builds, one line each; may be nil
 	Event     func(daemon.Event) // told of each step as it ends; may be nil
 	// KeepFailed leaves a lab that could not be started as it is, so that somebody can look at it.
@@ -77,7 +78,7 @@ func (o Options) check() error {
 	if err := o.Blueprint.Check(); err != nil {
 		return fmt.Errorf("this lab can't be built:\n%w", err)
 	}
-	return nil
+	return o.checkImages()
 }
 
 // claim takes the lab's name by making its directory.
@@ -100,7 +101,14 @@ const reportTime = 2 * time.Second
 
 // launch starts the lab's first process and follows its report.
 func launch(ctx context.Context, o Options) (*Lab, error) {
-	config := daemon.Config{Name: o.Name, Dir: dirOf(o.Name), Blueprint: o.Blueprint}
+	config := daemon.Config{Name: o.Name, Dir: dirOf(o.Name), Blueprint: o.Blueprint, Images: o.Images}
+	if o.Blueprint.RealNodes > 0 {
+		groups, err := claimCgroups(o.Name)
+		if err != nil {
+			return nil, err
+		}
+		config.Cgroups = groups
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		config.Deadline = deadline.Add(-reportTime)
 	}

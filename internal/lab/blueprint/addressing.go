@@ -62,6 +62,7 @@ type Node struct {
 	Management netip.Prefix // its InternalIP, on eth0
 	Tunnel     netip.Prefix // its geneve end, on br-phy
 	Gateway    bool         // may hold external gateways
+	Real       bool         // runs containerd, a kubelet and Kube-OVN's daemon
 	Index      int
 }
 
@@ -76,6 +77,7 @@ func (b Blueprint) NodeList() []Node {
 	nodes := numbered("node", b.Nodes, firstNode)
 	for i := range nodes {
 		nodes[i].Gateway = nodes[i].Index > b.Nodes-b.Gateways
+		nodes[i].Real = nodes[i].Index <= b.RealNodes
 	}
 	return nodes
 }

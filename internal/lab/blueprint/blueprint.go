@@ -15,6 +15,9 @@ import (
 type Blueprint struct {
 	// Nodes is the number of nodes with a data plane of their own.
 	Nodes int `json:"nodes"`
+	// RealNodes is how many of the nodes, the first ones, run containerd, a kubelet and Kube-OVN's daemon; on the
+	// others the lab does their work.
+	RealNodes int `json:"realNodes"`
 	// Gateways is how many of the nodes, the last ones, may hold external gateways; the others never do.
 	Gateways int `json:"gateways"`
 	// FakeNodes and FakePods exist in the Kubernetes API, the OVN databases and Kube-OVN, and send no packets.
@@ -124,6 +127,9 @@ func (b Blueprint) Check() error {
 	complain := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if b.Nodes < 0 || b.Nodes > maxNodes {
 		complain("nodes: %d is not between 0 and %d", b.Nodes, maxNodes)
+	}
+	if b.RealNodes < 0 || b.RealNodes > b.Nodes {
+		complain("realNodes: %d is not between 0 and the number of nodes, %d", b.RealNodes, b.Nodes)
 	}
 	if b.Gateways < 0 || b.Gateways > b.Nodes {
 		complain("gateways: %d is not between 0 and the number of nodes, %d", b.Gateways, b.Nodes)

@@ -137,6 +137,8 @@ func TestNumbersAreChecked(t *testing.T) {
 	checkMistakes(t, []mistake{
 		{"nodes: 201", sized(201, "10.200.0.0/16"), sized(200, "10.200.0.0/16")},
 		{"nodes: -1", sized(-1, "10.200.0.0/16"), sized(0, "10.200.0.0/16")},
+		{"realNodes: 4", func(b *Blueprint) { b.RealNodes = 4 }, func(b *Blueprint) { b.RealNodes = 3 }},
+		{"realNodes: -1", func(b *Blueprint) { b.RealNodes = -1 }, func(b *Blueprint) { b.RealNodes = 0 }},
 		{"gateways: 4", func(b *Blueprint) { b.Gateways = 4 }, func(b *Blueprint) { b.Gateways = 3 }},
 		{"gateways: -1", func(b *Blueprint) { b.Gateways = -1 }, func(b *Blueprint) { b.Gateways = 0 }},
 		{"raft: 0", func(b *Blueprint) { b.Raft = 0 }, func(b *Blueprint) { b.Raft = 1 }},

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -29,8 +31,10 @@ type Cluster struct {
 	Address   netip.Addr    // where nodes find the API server
 	Services  netip.Prefix  // the addresses of Services
 	Grace     time.Duration // how long a node may be silent before it is NotReady
+	Reachable bool          // the Service "kubernetes" leads pods to the API server
 
-	admin pki.Files
+	admin   pki.Files
+	issuing sync.Mutex
 }
 
 const (
@@ -56,8 +60,14 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--quota-backend-bytes=8589934592"); err != nil {
 		return err
 	}
+	reconciler := "none"
+	if c.Reachable {
+		reconciler = "lease"
+	}
 	if err := c.start("kube-apiserver", "--etcd-servers="+etcdClient, fmt.Sprintf("--secure-port=%d", APIPort),
-		"--bind-address=0.0.0.0", "--advertise-address="+c.Address.String(), "--endpoint-reconciler-type=none",
+		"--bind-address=0.0.0.0", "--advertise-address="+c.Address.String(), "--endpoint-reconciler-type="+reconciler,
+		"--kubelet-client-certificate="+c.admin.Cert, "--kubelet-client-key="+c.admin.Key,
+		"--kubelet-preferred-address-types=InternalIP",
 		"--tls-cert-file="+serving.Cert, "--tls-private-key-file="+serving.Key, "--client-ca-file="+serving.CA,
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.CA.Path("service-accounts.key"),
@@ -82,7 +92,7 @@ func (c *Cluster) credentials() (serving pki.Files, err error) {
 	}
 	return c.CA.Issue(pki.Subject{Name: "kube-apiserver", Hosts: []string{
 		"localhost", "127.0.0.1", "::1", c.Address.String(), "kubernetes", "kubernetes.default",
-		"kubernetes.default.svc",
+		"kubernetes.default.svc", first(c.Services),
 	}})
 }
 
@@ -92,8 +102,25 @@ func (c *Cluster) kubeconfig() string { return filepath.Join(c.State, "kubeconfi
 
 // WriteKubeconfig writes an administrator's kubeconfig, complete in itself, for the API server at url.
 func (c *Cluster) WriteKubeconfig(path, url string) error {
+	return writeKubeconfig(path, url, "admin", c.admin)
+}
+
+// NodeKubeconfig writes a kubeconfig for somebody on a node, and returns its path.
+func (c *Cluster) NodeKubeconfig(s pki.Subject) (string, error) {
+	c.issuing.Lock() // several nodes may ask for the same
+	defer c.issuing.Unlock()
+	files, err := c.CA.Issue(s)
+	if err != nil {
+		return "", err
+	}
+	// KUBECONFIG is a list with colons between its files
+	path := filepath.Join(c.State, strings.ReplaceAll(s.Name, ":", "-")+".kubeconfig")
+	return path, writeKubeconfig(path, fmt.Sprintf("https://%s:%d", c.Address, APIPort), s.Name, files)
+}
+
+func writeKubeconfig(path, url, user string, credentials pki.Files) error {
 	var blobs [3][]byte
-	for i, file := range []string{c.admin.CA, c.admin.Cert, c.admin.Key} {
+	for i, file := range []string{credentials.CA, credentials.Cert, credentials.Key} {
 		raw, err := os.ReadFile(file) //nolint:gosec // a file that the lab has written or that the cache has
 		if err != nil {
 			return fmt.Errorf("read credentials: %w", err)
@@ -102,8 +129,8 @@ func (c *Cluster) WriteKubeconfig(path, url string) error {
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: blobs[0]}
-	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: blobs[1], ClientKeyData: blobs[2]}
-	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "admin"}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: blobs[1], ClientKeyData: blobs[2]}
+	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: user}
 	config.CurrentContext = "lab"
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return fmt.Errorf("write kubeconfig: %w", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/boot"
 	"github.com/sallyport/sallyport/internal/lab/parts"
+	"github.com/sallyport/sallyport/internal/lab/realnode"
 )
 
 // Config is what a lab is started with. It reaches the daemon as JSON on standard input.
@@ -18,6 +19,9 @@ type Config struct {
 	Blueprint blueprint.Blueprint `json:"blueprint"`
 	Doors     []Door              `json:"doors"`
 	Deadline  time.Time           `json:"deadline"` // give up starting; zero: never
+	// Cgroups are those of whoever started the lab, below which real nodes have theirs.
+	Cgroups []realnode.Hierarchy `json:"cgroups,omitempty"`
+	Images  []string             `json:"images,omitempty"` // files: container images of real nodes
 }
 
 // Door is a listener on the machine's loopback that leads into the lab. Nothing can go out by it: the daemon only
@@ -35,16 +39,21 @@ const (
 	Log           = "daemon.log"
 	PKI           = "pki"
 	Data          = "data"
+	Cgroups       = "data/cgroup"
 	Logs          = "data/logs"
 	OVN           = "data/ovn"
 )
 
 // OptionalParts are the parts that this lab needs and others do not.
 func OptionalParts(b blueprint.Blueprint) []string {
+	var out []string
 	if len(b.BGP()) > 0 {
-		return []string{parts.FRR}
+		out = append(out, parts.FRR)
 	}
-	return nil
+	if b.RealNodes > 0 {
+		out = append(out, parts.RealNode()...)
+	}
+	return out
 }
 
 func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }

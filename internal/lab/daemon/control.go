@@ -32,6 +32,9 @@ type Status struct {
 type NodeState struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // up, killed, cut
+	// Memory of a real node, in bytes: what its processes use, and what is on its disk and in its /run.
+	Memory int64 `json:"memory,omitempty"`
+	Disk   int64 `json:"disk,omitempty"`
 }
 
 // Failure is the daemon's answer to an order that it could not carry out.
@@ -94,7 +97,13 @@ func (d *Daemon) status() (Status, error) {
 		if state == "" {
 			state = "up"
 		}
-		s.Nodes = append(s.Nodes, NodeState{Name: n.Name, State: state})
+		node := NodeState{Name: n.Name, State: state}
+		if r := d.real[n.Name]; r != nil {
+			if node.Memory, node.Disk, err = r.Memory(); err != nil {
+				return Status{}, err
+			}
+		}
+		s.Nodes = append(s.Nodes, node)
 	}
 	for _, p := range d.processes.Processes("") {
 		s.Processes = append(s.Processes, p.State())
@@ -123,6 +132,9 @@ func (d *Daemon) kill(_ context.Context, target string) error {
 		return d.onProcess(target, (*proc.Process).Kill)
 	}
 	defer d.mark(target, "killed")
+	if n := d.real[target]; n != nil {
+		return d.cutPower(n, c)
+	}
 	err := errors.Join(d.links(c, netns.NS.LinkDown), c.Kill(), d.kubelet.Kill(target))
 	if s := d.speakers[target]; s != nil {
 		err = errors.Join(err, s.Kill())
@@ -138,6 +150,10 @@ func (d *Daemon) revive(ctx context.Context, target string) error {
 			_, err := d.processes.Start(p.Spec)
 			return err
 		})
+	}
+	if n := d.real[target]; n != nil {
+		defer d.mark(target, "")
+		return d.reboot(ctx, n, c)
 	}
 	if err := d.links(c, netns.NS.LinkUp); err != nil {
 		return err
@@ -186,6 +202,9 @@ func (d *Daemon) setCut(target string, set func(netns.NS, string) error, cut boo
 		return fmt.Errorf("no node %q; there are node1 to node%d", target, d.config.Blueprint.Nodes)
 	}
 	d.mark(target, map[bool]string{true: "cut"}[cut])
+	if c.Node.Real {
+		return d.links(c, set)
+	}
 	return errors.Join(d.links(c, set), d.kubelet.Silence(target, cut))
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/pki"
 	"github.com/sallyport/sallyport/internal/lab/proc"
 	"github.com/sallyport/sallyport/internal/lab/program"
+	"github.com/sallyport/sallyport/internal/lab/realnode"
 )
 
 // Daemon is everything that a running lab consists of.
@@ -30,6 +31,7 @@ type Daemon struct {
 	processes *proc.Table
 	central   engine.Central
 	chassis   map[string]*engine.Chassis
+	real      map[string]*realnode.Node
 	speakers  map[string]*bgp.Speaker // by namespace: nodes and routers; none without BGP
 	cluster   *cluster.Cluster
 	kubeovn   cluster.KubeOVN
@@ -90,6 +92,7 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 		config:    config,
 		processes: proc.NewTable(config.path(Logs)),
 		chassis:   map[string]*engine.Chassis{},
+		real:      map[string]*realnode.Node{},
 		nodes:     map[string]string{},
 	}
 	servers := config.Blueprint.ServerAddresses()
@@ -116,13 +119,19 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 			Providers: providers(config.Blueprint),
 		}
 	}
+	lease, grace := config.heartbeat()
+	if err := d.prepareRealNodes(realnode.Shop{
+		Parts: set, Processes: d.processes, Lab: config.Dir, Data: config.path(Data), Blueprint: config.Blueprint,
+		CA: ca.Path("ca.crt"), Lease: lease, Images: config.Images,
+	}); err != nil {
+		return nil, err
+	}
 	frr := bgp.Shop{Packages: set.Root(parts.FRR), Processes: d.processes, Data: config.path(Data)}
 	d.speakers = bgp.Speakers(frr, config.Blueprint)
-	_, grace := config.heartbeat()
 	d.cluster = &cluster.Cluster{
 		Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(),
 		Services: config.Blueprint.ServiceRange(),
-		Grace:    grace,
+		Grace:    grace, Reachable: config.Blueprint.RealNodes > 0,
 	}
 	d.kubeovn = cluster.KubeOVN{NB: d.central.NBPlain(), SB: d.central.SBPlain(), Blueprint: config.Blueprint}
 	return d, netns.Own().LinkUp("lo")

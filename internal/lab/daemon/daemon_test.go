@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +40,14 @@ func TestOnlyALabWithBGPNeedsFRR(t *testing.T) {
 	b.Uplinks[1].BGP = true
 	if got := OptionalParts(b); len(got) != 1 || got[0] != parts.FRR {
 		t.Errorf("a lab with BGP needs %v, want FRR", got)
+	}
+}
+
+func TestOnlyALabWithRealNodesNeedsTheirParts(t *testing.T) {
+	b := blueprint.Default()
+	b.RealNodes = 1
+	if got := OptionalParts(b); !slices.Equal(got, parts.RealNode()) {
+		t.Errorf("a lab with a real node needs %v, want %v", got, parts.RealNode())
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/lab/realnode"
 )
 
 // A lab consists of two processes of this program besides what they start. The first is process 1 of the lab's process
@@ -37,6 +39,8 @@ func Hook() {
 		err = runInit()
 	case daemonName:
 		err = runDaemon()
+	case realnode.InitName:
+		err = realnode.RunInit()
 	default:
 		return
 	}

@@ -69,10 +69,7 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 		{Name: "flows", After: []string{"kube-ovn", "tunnels"}, Run: d.central.Sync},
 		{Name: "fake pods", After: []string{"kube-ovn"}, Run: d.fakePods},
 	}
-	if len(d.speakers) > 0 {
-		steps = append(steps, boot.Step{Name: "BGP", After: []string{"nodes"}, Run: d.startBGP})
-	}
-	err := boot.Run(ctx, steps, func(t boot.Timing) {
+	err := boot.Run(ctx, append(steps, d.optionalSteps()...), func(t boot.Timing) {
 		d.mu.Lock()
 		d.timings = append(d.timings, t)
 		d.mu.Unlock()
@@ -82,6 +79,15 @@ func (d *Daemon) start(daemonCtx context.Context, report func(boot.Timing)) erro
 		return context.Cause(ctx) // the process that ended, not what its end stopped
 	}
 	return err
+}
+
+// optionalSteps are those of labs with real nodes or BGP.
+func (d *Daemon) optionalSteps() []boot.Step {
+	steps := d.realNodeSteps()
+	if len(d.speakers) > 0 {
+		steps = append(steps, boot.Step{Name: "BGP", After: []string{"nodes"}, Run: d.startBGP})
+	}
+	return steps
 }
 
 // providers are the external networks as every chassis carries them.
@@ -108,6 +114,9 @@ func (d *Daemon) eachChassis(ctx context.Context, fn func(context.Context, *engi
 
 func (d *Daemon) startChassis(ctx context.Context) error {
 	return d.eachChassis(ctx, func(ctx context.Context, c *engine.Chassis) error {
+		if c.Node.Real {
+			return d.bootReal(ctx, c, c.Start)
+		}
 		if err := c.Build(); err != nil {
 			return err
 		}
@@ -196,6 +205,9 @@ func (d *Daemon) registerNodes(ctx context.Context) error {
 	group.SetLimit(16)
 	for _, c := range d.chassis {
 		group.Go(func() error {
+			if n := d.real[c.Node.Name]; n != nil {
+				return d.registerReal(ctx, n)
+			}
 			return d.kubelet.Register(ctx,
 				kubelet.Node{Node: c.Node, NS: c.NS, Switch: c, Labels: d.nodeLabels(c.Node)})
 		})

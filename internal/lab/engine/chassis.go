@@ -7,7 +7,11 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
@@ -21,6 +25,8 @@ type Chassis struct {
 	NS        netns.NS
 	SB        string     // remote of the southbound database
 	Providers []Provider // external networks that end on this node
+	// Wrap starts a process on the node where that is more than a network namespace; nil: it is not.
+	Wrap func(proc.Spec) proc.Spec
 }
 
 // Provider is an external network on a chassis: Kube-OVN's provider network and the interface that carries it.
@@ -63,6 +69,15 @@ func (c *Chassis) Build() error {
 		blueprint.UnderlayMTU)
 }
 
+// Demolish removes the node's namespace and its cables, as far as they are there.
+func (c *Chassis) Demolish() error {
+	var errs []error
+	for _, port := range c.Wires() {
+		errs = append(errs, netns.Own().DeleteLink(port))
+	}
+	return errors.Join(append(errs, c.NS.Delete())...)
+}
+
 // Start starts the switch and ovn-controller on an empty database and configures them.
 func (c *Chassis) Start(ctx context.Context) error {
 	if err := c.Shop.run(ctx, "ovsdb-tool", "create", c.path("conf.db"), c.Shop.Parts.Schema("vswitch")); err != nil {
@@ -95,6 +110,9 @@ func (c *Chassis) run(ctx context.Context) error {
 	if err := c.configure(ctx); err != nil {
 		return err
 	}
+	if err := c.waitLink(ctx, tunnelBridge); err != nil {
+		return err
+	}
 	if err := c.NS.AddAddresses(tunnelBridge, c.Node.Tunnel); err != nil {
 		return err
 	}
@@ -102,6 +120,27 @@ func (c *Chassis) run(ctx context.Context) error {
 		return err
 	}
 	return c.NS.LinkUp(tunnelBridge)
+}
+
+// waitLink waits until vswitchd has made a link of its database. ovs-vsctl waits for what it has changed itself, which is
+// nothing when a node comes back with its database.
+func (c *Chassis) waitLink(ctx context.Context, name string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		links, err := c.NS.Links()
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().Name == name }) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s of %s: %w", name, c.Node.Name, context.Cause(ctx))
+		}
+	}
 }
 
 // hush lets the node's kernel not answer for its addresses on ports of the switch, of which it hears everything as
@@ -142,7 +181,7 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 func (c *Chassis) process(name, program string, args ...string) (*proc.Process, error) {
 	argv := append([]string{c.Shop.Parts.Program(program)}, args...)
 	dir := c.Shop.dir(c.Node.Name)
-	return c.Shop.Processes.Start(proc.Spec{
+	spec := proc.Spec{
 		Name: c.Node.Name + "-" + name,
 		Argv: append(argv, daemonArgs...),
 		Env: []string{
@@ -150,7 +189,11 @@ func (c *Chassis) process(name, program string, args ...string) (*proc.Process, 
 			"OVN_RUNDIR=" + dir, "OVN_LOGDIR=" + dir,
 		},
 		NS: c.NS,
-	})
+	}
+	if c.Wrap != nil {
+		spec = c.Wrap(spec)
+	}
+	return c.Shop.Processes.Start(spec)
 }
 
 // configure writes the switch's whole configuration in one transaction and waits until vswitchd has carried it out.

@@ -25,38 +25,59 @@ const kubeOVNCRDs = "kube-ovn-crd.yaml"
 // program is one Go program of a module: its name and its package.
 type program struct{ name, path string }
 
+// recipe is how the Go programs of a part are built.
+type recipe struct {
+	linker   string // flags of the linker
+	tags     string
+	env      []string // added to that of go build; programs are static, without C, where it says nothing else
+	programs []program
+}
+
 func kubernetes() part {
+	programs := []program{{"etcd", "go.etcd.io/etcd/server/v3"}}
+	for _, name := range []string{"kubectl", "kube-scheduler", "kube-controller-manager", "kube-apiserver"} {
+		programs = append(programs, program{name, "k8s.io/kubernetes/cmd/" + name})
+	}
+	return goPart("kubernetes", KubernetesVersion, recipe{linker: kubernetesLinker(), programs: programs})
+}
+
+// kubernetesLinker tells Kubernetes' programs their version.
+func kubernetesLinker() string {
 	flags := "-s -w"
 	for _, p := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		minor := strings.Split(KubernetesVersion, ".")[1]
 		flags += fmt.Sprintf(" -X %[1]s.gitVersion=v%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s -X %[1]s.gitTreeState=archive",
 			p, KubernetesVersion, minor)
 	}
-	programs := []program{{"etcd", "go.etcd.io/etcd/server/v3"}}
-	for _, name := range []string{"kubectl", "kube-scheduler", "kube-controller-manager", "kube-apiserver"} {
-		programs = append(programs, program{name, "k8s.io/kubernetes/cmd/" + name})
-	}
-	return goPart("kubernetes", KubernetesVersion, flags, programs)
+	return flags
 }
 
+const kubeOVNLinker = "-s -w -X github.com/kubeovn/kube-ovn/versions.VERSION=v" + KubeOVNVersion
+
 func kubeOVN() part {
-	flags := "-s -w -X github.com/kubeovn/kube-ovn/versions.VERSION=v" + KubeOVNVersion
-	p := goPart("kube-ovn", KubeOVNVersion, flags, []program{{
+	p := goPart("kube-ovn", KubeOVNVersion, recipe{linker: kubeOVNLinker, programs: []program{{
 		name: "kube-ovn-controller", // it looks at its own name and refuses any other
 		path: "github.com/kubeovn/kube-ovn/cmd/controller",
-	}})
+	}}})
+	return p.then(func(ctx context.Context, w workshop) error {
+		return takeOfKubeOVN(ctx, w, "charts/kube-ovn-v2/crds", kubeOVNCRDs)
+	})
+}
+
+// then is the part with one more step of its build.
+func (p part) then(step func(context.Context, workshop) error) part {
 	build := p.build
 	p.build = func(ctx context.Context, w workshop) error {
 		if err := build(ctx, w); err != nil {
 			return err
 		}
-		return takeCRDs(ctx, w)
+		return step(ctx, w)
 	}
 	return p
 }
 
-// goPart builds Go programs from the module of the part's name, all with the same linker flags.
-func goPart(name, version, flags string, programs []program) part {
+// goPart builds Go programs from the module of the part's name.
+func goPart(name, version string, r recipe) part {
 	file := "modules/" + strings.ReplaceAll(name, "-", "")
 	mod, errMod := modules.ReadFile(file + ".mod")
 	sum, errSum := modules.ReadFile(file + ".sum")
@@ -66,12 +87,12 @@ func goPart(name, version, flags string, programs []program) part {
 	return part{
 		name:    name,
 		version: version,
-		inputs:  fmt.Appendf(slices.Concat(mod, sum), "%s%v", flags, programs),
+		inputs:  fmt.Appendf(slices.Concat(mod, sum), "%s%v%s", r.linker, r.programs, r.tags),
 		build: func(ctx context.Context, w workshop) error {
 			if err := writeModule(w, mod, sum); err != nil {
 				return err
 			}
-			return w.goBuild(ctx, flags, programs)
+			return w.goBuild(ctx, r)
 		},
 	}
 }
@@ -93,21 +114,21 @@ func writeModule(w workshop, mod, sum []byte) error {
 func (w workshop) module() string { return filepath.Join(w.dir, "module") }
 
 // goBuild builds all programs with one command, so that packages are compiled while others are linked.
-func (w workshop) goBuild(ctx context.Context, flags string, programs []program) error {
+func (w workshop) goBuild(ctx context.Context, r recipe) error {
 	built := filepath.Join(w.dir, "built") + string(filepath.Separator)
-	args := []string{"build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=" + flags, "-o", built}
+	args := []string{"build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=" + r.linker, "-tags=" + r.tags, "-o", built}
 	var names []string
-	for _, p := range programs {
+	for _, p := range r.programs {
 		names, args = append(names, p.name), append(args, p.path)
 	}
 	w.report("  building " + strings.Join(names, ", "))
 	if err := os.Mkdir(built, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", built, err)
 	}
-	if _, err := w.goTool(ctx, args...); err != nil {
+	if _, err := w.goToolWith(ctx, r.env, args...); err != nil {
 		return fmt.Errorf("build %s: %w", strings.Join(names, ", "), err)
 	}
-	for _, p := range programs {
+	for _, p := range r.programs {
 		if err := os.Rename(filepath.Join(built, executableName(p.path)),
 			filepath.Join(w.dir, "bin", p.name)); err != nil {
 			return fmt.Errorf("keep %s: %w", p.name, err)
@@ -129,9 +150,13 @@ func executableName(path string) string {
 }
 
 func (w workshop) goTool(ctx context.Context, args ...string) (string, error) {
+	return w.goToolWith(ctx, nil, args...)
+}
+
+func (w workshop) goToolWith(ctx context.Context, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // words of the list of parts, and no shell
 	cmd.Dir = w.module()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off"), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -169,17 +194,16 @@ func envoyGateway() part {
 func take(w workshop, dir, name string) error {
 	raw, err := os.ReadFile(filepath.Join(dir, name)) //nolint:gosec // a file in the cache of the lab
 	if err != nil {
-		return fmt.Errorf("read a resource definition: %w", err)
+		return fmt.Errorf("read a file of a module: %w", err)
 	}
 	return os.WriteFile(filepath.Join(w.dir, name), raw, 0o644) //nolint:gosec // a file in the cache of the lab
 }
 
-// takeCRDs copies Kube-OVN's resource definitions out of its module: they are its files, not ours, and follow its
-// version.
-func takeCRDs(ctx context.Context, w workshop) error {
-	dir, err := w.goTool(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/kubeovn/kube-ovn")
+// takeOfKubeOVN copies a file out of Kube-OVN's module: it is its file, not ours, and follows its version.
+func takeOfKubeOVN(ctx context.Context, w workshop, dir, name string) error {
+	module, err := w.goTool(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "github.com/kubeovn/kube-ovn")
 	if err != nil {
 		return err
 	}
-	return take(w, filepath.Join(dir, "charts/kube-ovn-v2/crds"), kubeOVNCRDs)
+	return take(w, filepath.Join(module, dir), name)
 }

@@ -27,10 +27,24 @@ const (
 	HAProxyVersion    = "3.0"
 	QEMUVersion       = "10.0"
 	FRRVersion        = "10.3"
+	ContainerdVersion = "2.2.4"
+	RuncVersion       = "1.5.2"
+	SeccompVersion    = "2.5" // linked into runc
+	IptablesVersion   = "1.8"
 )
 
-// FRR is the name of the part that only labs with BGP need.
-const FRR = "frr"
+// Parts that only some labs need: FRR for BGP, the others for real nodes.
+const (
+	FRR            = "frr"
+	KubernetesNode = "kubernetes-node"
+	KubeOVNNode    = "kube-ovn-node"
+	Containerd     = "containerd"
+	Runc           = "runc"
+	NodeTools      = "node-tools"
+)
+
+// RealNode are the parts that labs with real nodes need.
+func RealNode() []string { return []string{KubernetesNode, KubeOVNNode, Containerd, Runc, NodeTools} }
 
 // suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the
 // suite comes with it. The environment variable SALLYPORT_OVN chooses another than the usual.
@@ -107,7 +121,12 @@ func ensure(ctx context.Context, wanted []part, report Progress) (Set, error) {
 	return set, nil
 }
 
-func ofLab() []part { return []part{ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy(), frr()} }
+func ofLab() []part {
+	return []part{
+		ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy(), frr(),
+		kubernetesNode(), kubeOVNNode(), containerd(), runc(), nodeTools(),
+	}
+}
 
 func ofMachine() []part {
 	out := []part{qemu()}
@@ -194,6 +213,9 @@ func (s Set) Schema(name string) string {
 
 // Root is the file tree of a part that comes from Debian's packages.
 func (s Set) Root(name string) string { return filepath.Join(s.dirs[name], "root") }
+
+// Dir is the directory with the programs of one part.
+func (s Set) Dir(name string) string { return filepath.Join(s.dirs[name], "bin") }
 
 // KubeOVNCRDs is the manifest with Kube-OVN's resource definitions.
 func (s Set) KubeOVNCRDs() string { return filepath.Join(s.dirs["kube-ovn"], kubeOVNCRDs) }

@@ -206,3 +206,30 @@ func TestExecutableName(t *testing.T) {
 		}
 	}
 }
+
+// Only the parts that are asked for may be missing from a cache, and a name that no part has would never be built.
+func TestRealNodePartsAreOptionalParts(t *testing.T) {
+	for _, name := range append(RealNode(), FRR) {
+		i := slices.IndexFunc(ofLab(), func(p part) bool { return p.name == name })
+		if i < 0 || !ofLab()[i].optional {
+			t.Errorf("%s is no optional part of a lab", name)
+		}
+	}
+}
+
+func TestPkgConfigNamesTheUnpackedLibrary(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "pkg-config")
+	if err := writePkgConfig(program, "/unpacked"); err != nil {
+		t.Fatal(err)
+	}
+	for question, want := range map[string]string{
+		"--cflags": "-I/unpacked/usr/include\n",
+		"--libs":   "-L/unpacked/usr/lib/x86_64-linux-gnu -lseccomp\n",
+		"--other":  "",
+	} {
+		got, err := exec.Command(program, question, "--", "libseccomp").Output()
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v; want %q", question, got, err, want)
+		}
+	}
+}

@@ -28,6 +28,8 @@ type Spec struct {
 	// Restart starts the process again this long after it ended without being asked to, as kubelet does with a container.
 	// 0: it stays ended.
 	Restart time.Duration
+	// Namespaces are made for it, besides NS, which it enters: CLONE_NEWPID and the like.
+	Namespaces uintptr
 }
 
 // Table holds the processes of a lab by name.
@@ -82,7 +84,7 @@ func (t *Table) start(spec Spec) (*Process, error) {
 	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...) //nolint:gosec // a program of the lab
 	cmd.Env, cmd.Dir = append(os.Environ(), spec.Env...), spec.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: spec.Root}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: spec.Root, Cloneflags: spec.Namespaces}
 	if err := spec.NS.Do(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Name, err)
 	}
@@ -198,6 +200,17 @@ func (p *Process) Expected() bool {
 	return p.ordered
 }
 
+// Expect says that somebody ends the process, or what it runs on. One that has ended by itself is not made to look
+// killed.
+func (p *Process) Expect() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ordered = p.ordered || p.Running()
+	if p.restart != nil {
+		p.restart.Stop()
+	}
+}
+
 // Kill ends the process and its children at once, as a power cut would, and waits until it is gone.
 func (p *Process) Kill() error {
 	if err := p.signal(syscall.SIGKILL); err != nil {
@@ -223,12 +236,7 @@ func (p *Process) Stop(grace time.Duration) error {
 }
 
 func (p *Process) signal(sig syscall.Signal) error {
-	p.mu.Lock()
-	p.ordered = p.ordered || p.Running() // one that ended by itself is not made to look killed
-	if p.restart != nil {
-		p.restart.Stop()
-	}
-	p.mu.Unlock()
+	p.Expect()
 	return p.send(sig)
 }
 

@@ -113,7 +113,10 @@ func StartLab(t *testing.T, suffix string, b blueprint.Blueprint) *Cluster {
 func BringUpLab(name string, b blueprint.Blueprint) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 	defer cancel()
-	l, err := lab.Up(ctx, lab.Options{Name: name, Blueprint: b, Progress: func(line string) { fmt.Println(line) }})
+	l, err := lab.Up(ctx, lab.Options{
+		Name: name, Blueprint: b, Images: lab.ImagesBeside(controllerProgram),
+		Progress: func(line string) { fmt.Println(line) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -268,7 +271,7 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 	for k, v := range p.Labels {
 		labels[k] = v
 	}
-	container := map[string]any{"name": "main", "image": p.Image}
+	container := map[string]any{"name": "main", "image": p.Image, "imagePullPolicy": "IfNotPresent"}
 	if len(p.Command) > 0 {
 		var words []any
 		for _, word := range p.Command {

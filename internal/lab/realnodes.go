@@ -1,0 +1,78 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/sallyport/sallyport/internal/lab/realnode"
+)
+
+// cgroupsFile says, in a lab's directory, where the control groups of its real nodes are.
+const cgroupsFile = "cgroups"
+
+// claimCgroups finds the control groups below which real nodes have theirs, and notes them for Down.
+func claimCgroups(name string) ([]realnode.Hierarchy, error) {
+	hierarchies, err := realnode.Hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(hierarchies)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dirOf(name), cgroupsFile), raw, 0o600); err != nil {
+		return nil, fmt.Errorf("note control groups: %w", err)
+	}
+	return hierarchies, nil
+}
+
+// removeCgroups removes the control groups of a lab that has ended.
+func removeCgroups(name string) error {
+	raw, err := os.ReadFile(filepath.Join(dirOf(name), cgroupsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // no real nodes
+	}
+	if err != nil {
+		return fmt.Errorf("find control groups: %w", err)
+	}
+	var hierarchies []realnode.Hierarchy
+	if err := json.Unmarshal(raw, &hierarchies); err != nil {
+		return fmt.Errorf("find control groups: %w", err)
+	}
+	return realnode.RemoveCgroups(name, hierarchies)
+}
+
+// checkImages says what is missing for pods on real nodes.
+func (o Options) checkImages() error {
+	if o.Blueprint.RealNodes == 0 {
+		return nil
+	}
+	if len(o.Images) == 0 {
+		return errors.New("real nodes need container images, at least that of pause; make them with: make lab-images")
+	}
+	for _, file := range o.Images {
+		if _, err := os.Stat(file); err != nil || !filepath.IsAbs(file) {
+			return fmt.Errorf("image %q is no file with an absolute path", file)
+		}
+	}
+	_, err := realnode.Hierarchies()
+	return err
+}
+
+// ImagesBeside are the container images that `make lab-images` has put beside a program.
+func ImagesBeside(program string) []string {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil
+	}
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "lab-images", "*.tar")) // the pattern is valid
+	return files
+}
