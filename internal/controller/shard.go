@@ -231,7 +231,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		s.recordNotes(of, work)
 	}
 	s.Metrics.repairs.endRun(of, work)
-	result := runner.Result{Size: work.size}
+	result := runner.Result{Size: work.size, Light: work.isPartial}
 	switch {
 	case work.unsettled:
 		result.RequeueAfter = moveSettleTime
