@@ -64,6 +64,7 @@ type Work struct {
 	// unsettled: OVN may still be moving a port.
 	unsettled    bool
 	wroteObjects bool          // in a step that was observed again
+	wroteRows    bool          // in a step that was observed again
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
 	statusDue    time.Duration // run again after this time to write a status that is held back; 0: none is
 	memo         *compile.Memo // of the VPC; nil: there is none

@@ -90,7 +90,8 @@ func (h *statusHold) delayOf(v intent.Verdict, age time.Duration, balanced bool)
 	switch {
 	case !v.Accepted.OK() || !v.Resolved.OK():
 		return 0
-	case reason == intent.Programming && v.Waiting.Reason == intent.Programming && balanced:
+	case h.work.wroteRows && balanced && reason == intent.Programming && v.Waiting.Reason == intent.Programming &&
+		len(h.outcome.Missing[v.Object.Ref()]) == 0:
 		return minRequeueDelay // this run has written its VIP: the next one finds it
 	case !slices.Contains([]string{intent.Programming, intent.WaitingForEIp, intent.WaitingForEngine}, reason):
 		return 0
