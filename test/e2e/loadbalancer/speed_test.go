@@ -46,7 +46,7 @@ func TestBalancer5Speed(t *testing.T) {
 const serviceStatusWrites = `sallyport_kubernetes_writes_total{kind="Service/status",verb="apply"}`
 
 // maxStatusWrites is how often the status of a new Service may be written on average: while it waits for its EIp, if that
-// takes longer than a second or two, or while it has no endpoints; and when it works. 1.02 were measured.
+// takes longer than a second or two, or while it has no endpoints; and when it works. 1.00 and 1.02 were measured.
 const maxStatusWrites = 2
 
 // serviceName returns the name of Service i. Services are distributed over the projects.
