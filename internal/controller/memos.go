@@ -28,7 +28,7 @@ const (
 // there are more, the whole shard is compiled.
 const maxChangedObjects = 64
 
-// minRequeueDelay is when a shard runs again whose memo was found to be wrong.
+// minRequeueDelay is when a shard runs again at once: its memo was found to be wrong, or the next run completes this one.
 const minRequeueDelay = time.Millisecond
 
 // Values of the labels of sallyport_endpoint_runs_total, sallyport_egress_runs_total and sallyport_memo_checks_total.

@@ -64,7 +64,9 @@ type Work struct {
 	// unsettled: OVN may still be moving a port.
 	unsettled    bool
 	wroteObjects bool          // in a step that was observed again
+	wroteRows    bool          // in a step that was observed again
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
+	statusDue    time.Duration // run again after this time to write a status that is held back; 0: none is
 	memo         *compile.Memo // of the VPC; nil: there is none
 	// isPartial: only some objects of the shard were compiled, with a memo. before are the verdicts on them of the last
 	// run.
@@ -230,7 +232,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		s.recordNotes(of, work)
 	}
 	s.Metrics.repairs.endRun(of, work)
-	result := runner.Result{Size: work.size}
+	result := runner.Result{Size: work.size, Light: work.isPartial}
 	switch {
 	case work.unsettled:
 		result.RequeueAfter = moveSettleTime
@@ -238,6 +240,9 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 		result.RequeueAfter = recheckInterval
 	default:
 		result.RequeueAfter = work.requeueAfter
+	}
+	if work.statusDue > 0 && (result.RequeueAfter == 0 || work.statusDue < result.RequeueAfter) {
+		result.RequeueAfter = work.statusDue
 	}
 	if !s.keepMemos(of, work, result.RequeueAfter) {
 		result.RequeueAfter = minRequeueDelay
@@ -318,10 +323,16 @@ func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, work *Wo
 	if err != nil {
 		return nil, err
 	}
-	plan, err := state.PreparePlan(ctx, statuses, status.RenderStatuses(verdicts, outcome), state.SkipRemovals)
+	hold := &statusHold{
+		work: work, outcome: outcome, now: s.Clock(),
+		vips: func() map[string]snapshot.VIP { return s.NB.VIPs(of.Name) },
+	}
+	plan, err := state.PreparePlan(ctx, statuses, status.RenderStatuses(verdicts, outcome), state.SkipRemovals,
+		hold.guard)
 	if err != nil {
 		return nil, err
 	}
+	work.statusDue = hold.due
 	return state.Run(ctx, plan), nil
 }
 

@@ -85,6 +85,7 @@ func (w *Work) reobserve() error {
 			continue
 		}
 		w.wroteObjects = w.wroteObjects || s.system == systemKubernetes
+		w.wroteRows = w.wroteRows || s.system == systemOVN
 		again := s.prepareAgain()
 		if again.Err != nil {
 			return again.Err

@@ -60,8 +60,8 @@ func TestStepsAreKnownByThemselves(t *testing.T) {
 		if err := work.reobserve(); err != nil {
 			t.Fatal(err)
 		}
-		if work.wroteObjects != (name == "with objects") {
-			t.Errorf("%s: objects were written: %t", name, work.wroteObjects)
+		if work.wroteObjects != (name == "with objects") || work.wroteRows != (name != "without rows") {
+			t.Errorf("%s: objects were written: %t, rows: %t", name, work.wroteObjects, work.wroteRows)
 		}
 		var after []int
 		for _, p := range work.Plans() {

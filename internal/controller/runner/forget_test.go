@@ -35,9 +35,10 @@ func TestOldRunsAreForgotten(t *testing.T) {
 	now := time.Now()
 	for i := range 10 * minForgetAt {
 		r.acquireWorker(shard.Named(fmt.Sprint("shard-", i)), now.Add(time.Duration(i)*time.Second))
-		r.setCooldown(shard.Named(fmt.Sprint("shard-", i)), 1)
+		r.setCooldown(shard.Named(fmt.Sprint("shard-", i)), Result{Size: 1})
 	}
-	if len(r.startedAt) > minForgetAt || len(r.cooldowns) > 0 {
-		t.Errorf("%d start times and %d cooldowns are kept", len(r.startedAt), len(r.cooldowns))
+	if len(r.startedAt) > minForgetAt || len(r.cooldowns) > 0 || len(r.lightShards) > 0 {
+		t.Errorf("%d start times, %d cooldowns and %d light shards are kept", len(r.startedAt), len(r.cooldowns),
+			len(r.lightShards))
 	}
 }

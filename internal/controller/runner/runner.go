@@ -22,6 +22,10 @@ const (
 	maxCooldown     = time.Second
 )
 
+// lightBurst is how many runs may start without waiting for minInterval if the runs before were light, such as those of
+// single changed endpoints: they cost less than the wait. On average the interval is kept.
+const lightBurst = 3
+
 // Retries of a failed shard: 100 ms, 200 ms, … up to 30 seconds.
 const (
 	minRetryDelay = 100 * time.Millisecond
@@ -54,6 +58,8 @@ type Result struct {
 	RequeueAfter time.Duration
 	// Size is the estimated size of the shard.
 	Size int
+	// Light: the run was about a small part of the shard.
+	Light bool
 }
 
 // DoneFunc is called after each run.
@@ -71,7 +77,8 @@ type Runner struct {
 
 	mu             sync.Mutex
 	requeues       map[shard.Shard]int           // runs of a shard since its last event
-	startedAt      map[shard.Shard]time.Time     // when the last run of a shard started
+	startedAt      map[shard.Shard]time.Time     // when the last run of a shard started; see acquireWorker
+	lightShards    map[shard.Shard]bool          // shards whose last run was light
 	cooldowns      map[shard.Shard]time.Duration // minimum interval of large shards
 	forgetAt       int                           // number of start times at which old ones are dropped
 	slowShards     map[shard.Shard]bool          // shards whose last run was slow
@@ -85,7 +92,7 @@ func New(run RunFunc, watch DoneFunc, logger *slog.Logger) *Runner {
 	return &Runner{
 		queue: newQueue(order), order: order, run: run, onDone: watch, logger: logger,
 		requeues: map[shard.Shard]int{}, startedAt: map[shard.Shard]time.Time{}, cooldowns: map[shard.Shard]time.Duration{},
-		slowShards: map[shard.Shard]bool{},
+		slowShards: map[shard.Shard]bool{}, lightShards: map[shard.Shard]bool{},
 	}
 }
 
@@ -104,6 +111,9 @@ func (r *Runner) Enqueue(of shard.Shard) {
 	r.mu.Lock()
 	delete(r.requeues, of)
 	rest := max(minInterval, r.cooldowns[of]) - time.Since(r.startedAt[of])
+	if r.lightShards[of] {
+		rest -= lightBurst * minInterval
+	}
 	r.mu.Unlock()
 	r.queue.AddAfter(of, max(rest, 0))
 }
@@ -170,21 +180,23 @@ func (r *Runner) scheduleNextRun(of shard.Shard, result Result, err error) {
 		return
 	}
 	r.queue.Forget(of)
-	r.setCooldown(of, result.Size)
+	r.setCooldown(of, result)
 	if result.RequeueAfter > 0 {
 		r.queue.AddAfter(of, r.requeueDelay(of, result.RequeueAfter))
 	}
 }
 
-// setCooldown sets the minimum interval of a large shard.
-func (r *Runner) setCooldown(of shard.Shard, size int) {
+// setCooldown sets the minimum interval of a shard, which depends on its last run.
+func (r *Runner) setCooldown(of shard.Shard, result Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if size <= largeShardSize {
-		delete(r.cooldowns, of)
-		return
+	delete(r.cooldowns, of)
+	if result.Size > largeShardSize {
+		r.cooldowns[of] = min(time.Duration(result.Size-largeShardSize)*cooldownPerItem, maxCooldown)
 	}
-	r.cooldowns[of] = min(time.Duration(size-largeShardSize)*cooldownPerItem, maxCooldown)
+	if r.lightShards[of] = result.Light; !result.Light {
+		delete(r.lightShards, of)
+	}
 }
 
 // forgetOldRuns drops the start times that no longer delay a run, so that shards that were deleted long ago use no
@@ -212,6 +224,10 @@ func (r *Runner) acquireWorker(of shard.Shard, now time.Time) (slow, admitted bo
 		r.slowWorkers++
 	}
 	r.forgetOldRuns(now)
+	// A run of a burst counts as started when it would have started without the burst.
+	if due := r.startedAt[of].Add(minInterval); r.lightShards[of] && due.After(now) {
+		now = due
+	}
 	r.startedAt[of] = now
 	return slow, true
 }

@@ -300,3 +300,46 @@ func TestSlowShardsLeaveWorkersForOthers(t *testing.T) {
 		<-time.After(10 * time.Minute)
 	})
 }
+
+// Light runs may follow each other without a pause, but not more often on average than others.
+func TestLightRunsMayComeInBursts(t *testing.T) {
+	for name, c := range map[string]struct {
+		light        bool
+		first, later int // runs in the first 20 ms, and in the second after the first 100 ms
+	}{
+		"whole": {false, 1, 50},
+		"light": {true, 3, 50},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var runs []time.Duration
+			begin := time.Now()
+			r := runner.New(func(context.Context, shard.Shard) (runner.Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				runs = append(runs, time.Since(begin))
+				return runner.Result{Light: c.light}, nil
+			}, ignoreDone, discardLogger())
+			startRunner(t, r, 1)
+			for time.Since(begin) < 1200*time.Millisecond {
+				r.Enqueue(shard.Named("acme"))
+				<-time.After(7 * time.Millisecond)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			first, later := 0, 0
+			for _, at := range runs {
+				switch {
+				case at < 20*time.Millisecond:
+					first++
+				case at >= 100*time.Millisecond && at < 1100*time.Millisecond:
+					later++
+				}
+			}
+			if first != c.first || later < c.later-10 || later > c.later+10 {
+				t.Errorf("%s runs: %d in the first 20 ms, want %d; then %d in a second, want about %d", name, first, c.first, later,
+					c.later)
+			}
+		})
+	}
+}

@@ -55,24 +55,23 @@ func (t *Finalizers) Observe(context.Context) (intent.Finalizers, error) {
 	return set, nil
 }
 
-// Apply adds and removes the finalizer.
+// Apply adds and removes the finalizer, of several objects in parallel.
 func (t *Finalizers) Apply(ctx context.Context,
 	changes []state.Change[intent.ObjectKey, intent.Finalizer],
 ) map[intent.ObjectKey]error {
-	failed := map[intent.ObjectKey]error{}
-	var marks []pendingWrite
-	for _, c := range changes {
+	results := newWriteResults()
+	forEachParallel(changes, func(c state.Change[intent.ObjectKey, intent.Finalizer]) {
 		version, err := t.setFinalizer(ctx, c.Key, !c.IsRemoval())
 		switch {
 		case apierrors.IsNotFound(err) && c.IsRemoval(): // deleted with its last finalizer, or already gone
 		case err != nil:
-			failed[c.Key] = err
+			results.record(c.Key, pendingWrite{}, err)
 		case version != "":
-			marks = append(marks, pendingWrite{key: c.Key, version: version})
+			results.record(c.Key, pendingWrite{key: c.Key, version: version}, nil)
 		}
-	}
-	t.cluster.waitForCache(ctx, marks)
-	return failed
+	})
+	t.cluster.waitForCache(ctx, results.marks)
+	return results.failed
 }
 
 var errReplaced = errors.New("the object was replaced by another with the same name")

@@ -21,32 +21,42 @@ import (
 
 type objectChange = state.Change[intent.ObjectKey, intent.Object]
 
-// Apply creates and updates objects in the given order, then deletes objects in reverse order. It returns when the
-// cache shows the writes.
+// Apply creates and updates objects in the order of their kinds, then deletes objects in reverse order. Objects of one
+// kind do not depend on each other and are written in parallel. It returns when the cache shows the writes.
 func (t *Objects) Apply(ctx context.Context, changes []objectChange) map[intent.ObjectKey]error {
-	failed := map[intent.ObjectKey]error{}
-	var marks []pendingWrite
-	applyChange := func(c objectChange, do func(context.Context, objectChange) (pendingWrite, error)) {
-		m, err := do(ctx, c)
-		if err != nil {
-			failed[c.Key] = err
-		}
-		if m != (pendingWrite{}) {
-			marks = append(marks, m)
-		}
+	results := newWriteResults()
+	additions, removals := groupByKind(changes)
+	for _, group := range additions {
+		forEachParallel(group, func(c objectChange) {
+			mark, err := t.ensureObject(ctx, c)
+			results.record(c.Key, mark, err)
+		})
 	}
+	for _, group := range slices.Backward(removals) {
+		forEachParallel(group, func(c objectChange) {
+			mark, err := t.removeObject(ctx, c)
+			results.record(c.Key, mark, err)
+		})
+	}
+	t.cluster.waitForCache(ctx, results.marks)
+	return results.failed
+}
+
+// groupByKind divides changes, which are in order of creation, into additions and removals of one kind each.
+func groupByKind(changes []objectChange) (additions, removals [][]objectChange) {
 	for _, c := range changes {
-		if !c.IsRemoval() {
-			applyChange(c, t.ensureObject)
-		}
-	}
-	for _, c := range slices.Backward(changes) {
+		groups := &additions
 		if c.IsRemoval() {
-			applyChange(c, t.removeObject)
+			groups = &removals
 		}
+		last := len(*groups) - 1
+		if last < 0 || (*groups)[last][0].Key.Kind != c.Key.Kind {
+			*groups = append(*groups, nil)
+			last++
+		}
+		(*groups)[last] = append((*groups)[last], c)
 	}
-	t.cluster.waitForCache(ctx, marks)
-	return failed
+	return additions, removals
 }
 
 // ensureObject brings an object to its wanted state. It compares with the current state, not with the state of the

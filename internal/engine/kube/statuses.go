@@ -69,29 +69,28 @@ func appliedStatus(o client.Object) (intent.Status, error) {
 	return intent.NewStatus(status), nil
 }
 
-// Apply writes statuses. A deleted object is not a failure: nothing depends on its status.
+// Apply writes statuses in parallel. A deleted object is not a failure: nothing depends on its status.
 func (t *Statuses) Apply(ctx context.Context,
 	changes []state.Change[intent.ObjectKey, intent.Status],
 ) map[intent.ObjectKey]error {
-	failed := map[intent.ObjectKey]error{}
-	var marks []pendingWrite
-	for _, c := range changes {
+	results := newWriteResults()
+	forEachParallel(changes, func(c state.Change[intent.ObjectKey, intent.Status]) {
 		o, there := t.objects[c.Key]
 		if !there {
-			failed[c.Key] = fmt.Errorf("%s was not read", c.Key)
-			continue
+			results.record(c.Key, pendingWrite{}, fmt.Errorf("%s was not read", c.Key))
+			return
 		}
 		version, err := t.applyStatus(ctx, c, o)
 		switch {
 		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // deleted, or replaced by another object
 		case err != nil:
-			failed[c.Key] = err
+			results.record(c.Key, pendingWrite{}, err)
 		default:
-			marks = append(marks, pendingWrite{key: c.Key, version: version})
+			results.record(c.Key, pendingWrite{key: c.Key, version: version}, nil)
 		}
-	}
-	t.cluster.waitForCache(ctx, marks)
-	return failed
+	})
+	t.cluster.waitForCache(ctx, results.marks)
+	return results.failed
 }
 
 func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.ObjectKey, intent.Status],

@@ -10,7 +10,8 @@ import (
 
 // Requests per second to the API server, and how many may be sent at once after a pause: for each tenant, and for
 // everything that belongs to no tenant, such as watches and the Lease. There is no limit for all together: the runner's
-// workers limit how many requests are under way, and the API server has priority and fairness.
+// workers, each with maxParallelWrites, limit how many requests are under way, and the API server has priority and
+// fairness.
 const (
 	tenantQPS   = 100
 	tenantBurst = 200

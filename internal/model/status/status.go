@@ -115,6 +115,11 @@ func programmedFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 	}
 }
 
+// ProgrammedReason returns the reason why an object is not programmed; empty: it is.
+func ProgrammedReason(v intent.Verdict, outcome Outcome) string {
+	return programmedFinding(v, outcome).Reason
+}
+
 // isolatedFinding returns the finding about misplaced pods, with the reason why their packets are not dropped yet
 // although they should be.
 func isolatedFinding(v intent.Verdict, outcome Outcome) intent.Finding {

@@ -63,16 +63,13 @@ func TestBalancer6Abuse(t *testing.T) {
 	}
 }
 
-// latencies are the durations of changes: until Kubernetes has accepted the change, from there to the row and to
-// Kube-OVN's own load balancer, and of a bare transaction for comparison.
-type latencies struct{ accepted, row, kubeOVN, bare []time.Duration }
+// latencies are the durations of changes: until Kubernetes has accepted the change, from there to the row, and of a bare
+// transaction for comparison.
+type latencies struct{ accepted, row, bare []time.Duration }
 
 func (a latencies) merge(b latencies) latencies {
 	sorted := func(a, b []time.Duration) []time.Duration { return slices.Sorted(slices.Values(slices.Concat(a, b))) }
-	return latencies{
-		sorted(a.accepted, b.accepted), sorted(a.row, b.row), sorted(a.kubeOVN, b.kubeOVN),
-		sorted(a.bare, b.bare),
-	}
+	return latencies{sorted(a.accepted, b.accepted), sorted(a.row, b.row), sorted(a.bare, b.bare)}
 }
 
 // measureVictims measures changes of well-behaved tenants: those of all projects but the first.
@@ -83,7 +80,7 @@ func (c *serviceScaleFixture) measureVictims(t *testing.T) (took latencies) {
 		if i%c.Size == 0 {
 			continue
 		}
-		accepted, row := c.changeEndpoint(t, i, n)
+		accepted, row := c.changeEndpoint(t, i)
 		took.accepted, took.row, took.bare = append(took.accepted, accepted), append(took.row, row),
 			append(took.bare, c.measureBareTransaction(t, n))
 	}
