@@ -17,8 +17,8 @@ func (c *compiler) checkTargetOwned(f *fip) intent.Finding {
 		return intent.Finding{}
 	}
 	return intent.Finding{Reason: intent.TargetOutsideProject, Message: fmt.Sprintf(
-		"%s is not the address of a pod or virtual machine of namespace %s on Subnet %s; "+
-			"use one that is, or create the FIp in the namespace of the target", f.target, f.Namespace, c.subnetName())}
+		"%s is not the address of a pod or virtual machine of namespace %s on a Subnet of VPC %s; "+
+			"use one that is, or create the FIp in the namespace of the target", f.target, f.Namespace, c.w.Shard)}
 }
 
 // checkManagementReturn checks that replies can be returned to the FIp's network: all networks of the management VPC
@@ -38,6 +38,9 @@ func (c *compiler) emitManagementFIP(f *fip) {
 	why := c.checkEIPReady(f.eip)
 	if why.OK() {
 		why = c.checkConnected(f.eip.external)
+	}
+	if on := c.findSubnet(f.target); on != nil && on.subnet != nil {
+		why = firstProblem(on.checkReturnNetwork("target", f.target), why)
 	}
 	if f.waiting = firstProblem(f.waiting, why); !why.OK() {
 		return

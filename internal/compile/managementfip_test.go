@@ -22,9 +22,13 @@ func managementFIPFixture(fips ...snapshot.FIp) *snapshot.VpcInput {
 	w.Selections = nil
 	w.Management.GatewayChassis = []string{"chassis-a"}
 	w.Management.PortAddresses = map[string]map[netip.Addr]bool{
-		"mail":  {addr("10.16.0.2"): true, addr("10.16.0.3"): true},
-		"plain": {addr("10.16.0.4"): true},
+		"mail":  {addr("10.16.0.2"): true, addr("10.16.0.3"): true, addr("10.50.0.2"): true},
+		"plain": {addr("10.16.0.4"): true, addr("10.50.0.3"): true},
 	}
+	w.Management.Subnets = []snapshot.PodSubnet{{
+		Name: "gates", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.50.0.0/24")},
+	}}
+	w.Engine.RouterPorts[kubeovn.RouterPort(w.Shard, "gates")] = true
 	w.Engine.Vpc.Ready, w.Engine.Subnet.Ready = true, true
 	w.Engine.OvnEips = map[string]snapshot.OvnEip{}
 	for i, name := range []string{"public", "cloud"} {
@@ -145,7 +149,10 @@ func TestOutboundTargetsAnswerThroughNodes(t *testing.T) {
 // its virtual machine reports.
 func TestManagementFIPsAffectTheirNamespaceOnly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	targets := []string{"10.16.0.1", "10.16.0.2", "10.16.0.3", "10.16.0.4", "10.16.0.9", "172.22.1.1", "198.51.100.11"}
+	targets := []string{
+		"10.16.0.1", "10.16.0.2", "10.16.0.3", "10.16.0.4", "10.16.0.9", "10.50.0.2",
+		"10.50.0.3", "10.50.0.9", "172.22.1.1", "198.51.100.11",
+	}
 	translated := 0
 	for range 500 {
 		w := managementFIPFixture()

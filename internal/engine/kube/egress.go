@@ -116,6 +116,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 			EgressIP: e.Name,
 			Created:  e.CreationTimestamp.Time,
 			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
+			Subnets:  in.selectedSubnets(e),
 		}
 		for _, pod := range in.pods {
 			if in.selectsNamespace(e, pod.Namespace) && choice.pods.Matches(labels.Set(pod.Labels)) {
@@ -278,7 +279,7 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) 
 	served := projectShards(projects.Items)
 	for i := range namespaces.Items {
 		ns := &namespaces.Items[i]
-		if served[ns.Name] || isOnManagementSubnet(ns) || ns.DeletionTimestamp != nil {
+		if served[ns.Name] || c.isManagementNamespace(ctx, ns) || ns.DeletionTimestamp != nil {
 			continue
 		}
 		if err := c.addUnservedPods(ctx, ns, selecting(ns), out); err != nil {
@@ -433,7 +434,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		switch {
 		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
-		case isOnManagementSubnet(ns.(*corev1.Namespace)):
+		case w.cluster.isManagementNamespace(ctx, ns.(*corev1.Namespace)):
 			w.enqueueNamed(kubeovn.ManagementVpc)
 		default:
 			w.enqueue(shard.Egress) // reports that the pod is not served

@@ -353,6 +353,10 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	if (isClusterSubnetObject(was) || isClusterSubnetObject(is)) && w.cluster.isManagementInUse(ctx) {
 		w.enqueueNamed(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
 	}
+	if isPodSubnetObject(was) != isPodSubnetObject(is) { // its namespaces may have been known before
+		w.enqueueNamed(kubeovn.ManagementVpc)
+		w.enqueueEgress(ctx)
+	}
 	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(allowedNamespaces(was), allowedNamespaces(is)) {
 		w.enqueueAllShards(ctx)
 	}

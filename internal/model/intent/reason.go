@@ -387,10 +387,10 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Programmed", PodsNotServed,
-		"The EgressIP selects pods that are neither of a project nor on Subnet ovn-default of Kube-OVN's default " +
-			"VPC. They leave as if they were not selected, whatever failurePolicy says. The other selected pods leave " +
-			"with its addresses.",
-		"Let its selectors match namespaces of projects and of Subnet ovn-default only.",
+		"The EgressIP selects pods that are neither of a project nor on an overlay Subnet of Kube-OVN's default VPC: " +
+			"pods on Subnets with a VLAN, and of other VPCs. They leave as if they were not selected, whatever failurePolicy says. " +
+			"The other selected pods leave with its addresses.",
+		"Let its selectors match namespaces of projects and of overlay Subnets of Kube-OVN's default VPC only.",
 	},
 	{
 		"Programmed", NoEnvoyGateway,
@@ -425,8 +425,9 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Programmed", SubnetTooClose,
-		"The Service has an endpoint in a Subnet of Kube-OVN's default VPC whose return ports would have a network that " +
-			"overlaps with an external network or with the Subnet of the nodes. It gets no connections; the others do.",
+		"The Service has an endpoint, or the FIp its target, in a Subnet of Kube-OVN's default VPC whose return ports would " +
+			"have a network that overlaps with an external network or with the Subnet of the nodes. It gets no " +
+			"connections; other endpoints do.",
 		"Use a Subnet with another prefix.",
 	},
 	{
