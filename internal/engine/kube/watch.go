@@ -126,6 +126,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.enqueueNamespace(ctx, o.GetNamespace())
 		w.handleFreedQuota(ctx, was, is)
+		w.handleOutboundFIP(ctx, was, is)
 	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
 		w.enqueueNamed(w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:

@@ -94,6 +94,7 @@ const (
 	EndpointNotInNamespace = "EndpointNotInNamespace"
 	EndpointIsNode         = "EndpointIsNode"
 	SubnetTooClose         = "SubnetTooClose"
+	OverriddenByFIp        = "OverriddenByFIp"
 	BeingDeleted           = "BeingDeleted"
 	Deleting               = "Deleting"
 
@@ -373,6 +374,12 @@ var Reasons = []ReasonDoc{
 		"Some pods run on nodes that are not on the network. They leave like pods that are not selected; the " +
 			"others leave as requested.",
 		"Run the pods on nodes that the ExternalNetwork's nodeSelector selects, or extend the selector.",
+	},
+	{
+		"Programmed", OverriddenByFIp,
+		"Some pods of the EgressRoute or EgressService in the management VPC leave with the address of a FIp that has " +
+			"outbound, and never reach their node. The other pods leave as requested.",
+		"Remove spec.outbound of the FIp, or exclude its target. The message names the first FIps.",
 	},
 	{
 		"Programmed", NoMatchingNodeFound,
