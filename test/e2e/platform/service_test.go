@@ -59,11 +59,11 @@ func TestPlatform3Services(t *testing.T) {
 		run  func(*platformFixture, *testing.T, map[string]string) string
 	}{
 		{3, "pods on three Subnets", (*platformFixture).checkServices},
-		{3, "pods on the host network", (*platformFixture).checkHostBackends},
-		{3, "EndpointSlices that name others", (*platformFixture).checkForeignEndpoints},
 		{1, "pods on other Subnets", (*platformFixture).checkSubnetEgress},
 		{1, "fail closed on other Subnets", (*platformFixture).checkSubnetFailClosed},
 		{2, "a pod on another Subnet", (*platformFixture).checkSubnetFIPs},
+		{3, "pods on the host network", (*platformFixture).checkHostBackends},
+		{3, "EndpointSlices that name others", (*platformFixture).checkForeignEndpoints},
 		{3, "Kube-OVN restarts", (*platformFixture).checkServicesAfterRestart},
 		{3, "commands", (*platformFixture).checkServiceCommands},
 		{3, "deleted", (*platformFixture).checkServiceDeletion},
