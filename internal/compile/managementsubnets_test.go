@@ -1,10 +1,14 @@
 package compile
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -122,16 +126,12 @@ func TestEgressOnOtherSubnets(t *testing.T) {
 // Each Subnet with redirected pods has ports for replies through nodes, in networks that no other port of the router has.
 func TestNodeReturnOnOtherSubnets(t *testing.T) {
 	in, _ := Shard(managementSubnetsFixture(nil))
+	checkDistinctNetworks(t, in)
 	networks, ports := map[netip.Prefix]string{}, map[string]bool{}
 	for _, row := range in.Rows {
-		p, is := row.Value.(intent.LogicalRouterPort)
-		if !is {
-			continue
+		if p, is := row.Value.(intent.LogicalRouterPort); is {
+			networks[p.Network.Masked()], ports[p.Name] = p.Name, true
 		}
-		if other := networks[p.Network.Masked()]; other != "" {
-			t.Errorf("%s and %s have network %s", p.Name, other, p.Network)
-		}
-		networks[p.Network.Masked()], ports[p.Name] = p.Name, true
 	}
 	for subnet, want := range map[string]bool{"ovn-default": true, "gates": true, "builds": false} {
 		for _, port := range []string{
@@ -162,4 +162,86 @@ func findNetwork(networks map[netip.Prefix]string, a netip.Addr) string {
 		}
 	}
 	return ""
+}
+
+// Whatever Subnets, EgressIPs and FIps there are: the rows do not depend on the order of lists, no two ports of the router
+// share a network, and each pod that is redirected has a policy on its own Subnet.
+func TestRandomManagementSubnets(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	redirected := 0
+	for range 300 {
+		w := randomSubnets(random)
+		in, _ := Shard(w)
+		if err := in.Err(); err != nil {
+			t.Fatal(err)
+		}
+		checkDistinctNetworks(t, in)
+		for _, s := range w.Selections {
+			on := listPolicyPorts(in, ownership.ManagementEgressIP)
+			for _, a := range s.Pods {
+				redirected++
+				if subnet := fmt.Sprintf("s%d", a.As4()[1]-50); !slices.Contains(on, subnet) {
+					t.Errorf("%s is selected, and there are policies for %v", a, on)
+				}
+			}
+		}
+		swap := func(n int, swap func(i, j int)) { random.Shuffle(n, swap) }
+		swap(len(w.Management.Subnets), reflect.Swapper(w.Management.Subnets))
+		swap(len(w.Selections), reflect.Swapper(w.Selections))
+		swap(len(w.FIps), reflect.Swapper(w.FIps))
+		if again, _ := Shard(w); !reflect.DeepEqual(in.Rows, again.Rows) {
+			t.Fatal("the rows depend on the order of lists")
+		}
+	}
+	if redirected < 300 {
+		t.Errorf("only %d pods were redirected", redirected)
+	}
+}
+
+// randomSubnets returns a management VPC with up to six other Subnets s0 to s5, some of whose pods EgressIPs select and
+// FIps have as targets.
+func randomSubnets(random *rand.Rand) *snapshot.VpcInput {
+	w := managementFIPFixture()
+	w.Management.Subnets = nil
+	created := time.Unix(0, 0)
+	for i := range random.IntN(7) {
+		name, pod := fmt.Sprintf("s%d", i), addr(fmt.Sprintf("10.%d.0.2", 50+i))
+		w.Management.Subnets = append(w.Management.Subnets, snapshot.PodSubnet{
+			Name: name, Prefixes: []netip.Prefix{netip.PrefixFrom(pod, 24).Masked()},
+		})
+		w.Engine.RouterPorts[kubeovn.RouterPort(w.Shard, name)] = true
+		w.PodAddresses = append(w.PodAddresses, pod)
+		w.Management.PortAddresses["mail"][pod] = true
+		switch created = created.Add(time.Second); random.IntN(3) {
+		case 0:
+			w.Selections = append(w.Selections, snapshot.Selection{
+				EgressIP: name, Created: created, Pods: []netip.Addr{pod}, FailOpen: random.IntN(2) == 0,
+				Links: []snapshot.EgressLink{{
+					Address:     addr(fmt.Sprintf("198.51.100.%d", 200+i)),
+					PeerNetwork: netip.PrefixFrom(addr(fmt.Sprintf("240.0.%d.1", i)), 30),
+				}},
+			})
+		case 1:
+			f := newFIP(name, []string{"public", "cloud"}[i%2], random.IntN(2) == 0)
+			f.Address, f.Created = pod, created
+			w.FIps = append(w.FIps, f)
+		}
+	}
+	return w
+}
+
+// checkDistinctNetworks checks that no two router ports have the same network.
+func checkDistinctNetworks(t *testing.T, in *intent.Intent) {
+	t.Helper()
+	networks := map[netip.Prefix]string{}
+	for _, row := range in.Rows {
+		p, is := row.Value.(intent.LogicalRouterPort)
+		if !is || strings.Contains(p.Name, "-return-") { // return ports of a Subnet share its network
+			continue
+		}
+		if other := networks[p.Network.Masked()]; other != "" {
+			t.Errorf("%s and %s have network %s", p.Name, other, p.Network)
+		}
+		networks[p.Network.Masked()] = p.Name
+	}
 }
