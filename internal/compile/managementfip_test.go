@@ -194,3 +194,44 @@ func TestManagementFIPsAffectTheirNamespaceOnly(t *testing.T) {
 		t.Errorf("only %d rows were checked", translated)
 	}
 }
+
+// Targets of FIps reach the other Subnets and the nodes' Subnet through the on-link loopback port, where the source route
+// of Kube-OVN does not apply.
+func TestFIPTargetsReachOtherSubnets(t *testing.T) {
+	const toGates = `reroute 169.254.90.2 10.16.0.2 → 10.50.0.0/24 100.64.0.0/16`
+	for name, c := range map[string]struct {
+		change func(*snapshot.VpcInput)
+		want   string
+	}{
+		"other Subnets": {func(*snapshot.VpcInput) {}, toGates},
+		"no other Subnet": {func(w *snapshot.VpcInput) {
+			w.Management.Subnets, w.Management.JoinPrefixes = nil, nil
+		}, ""},
+		"no FIp": {func(w *snapshot.VpcInput) { w.FIps = nil }, ""},
+	} {
+		w := managementFIPFixture(newFIP("a", "public", false), newFIP("b", "cloud", false))
+		w.Management.JoinPrefixes = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}
+		c.change(w)
+		in, _ := Shard(w)
+		if err := in.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, sets := "", map[string]string{}
+		for _, row := range in.Rows {
+			switch r := row.Value.(type) {
+			case intent.AddressSet:
+				sets[r.Name] = r.Addresses
+			case intent.LogicalRouterPolicy:
+				if r.Priority == ownership.FIPSubnets {
+					got = r.Action + " " + r.NextHops
+				}
+			}
+		}
+		if got != "" {
+			got += " " + sets[ownership.FIPTargetSet("ovn-default")] + " → " + sets[ownership.OtherSubnetSet("ovn-default")]
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -169,7 +169,9 @@ func (p *platformFixture) checkSubnetFIPs(t *testing.T, _ map[string]string) str
 	p.expectEgressAs(t, "g1.gates", address)
 	asked += p.ExpectAnswers(t, "g1.gates", public.NeighbourAddress, public.Neighbour, address)
 	asked += p.ExpectAnswers(t, "internet", address, "g1", harness.InternetAddress)
-	p.ExpectAnswer(t, "g1.gates", "http://"+p.podAddresses["x1"], "x1", p.podAddresses["g1"])
+	for _, pod := range []string{"x1", "b3", "s1"} { // on its own Subnet and on two others
+		p.ExpectAnswer(t, "g1.gates", "http://"+p.podAddresses[pod], pod, p.podAddresses["g1"])
+	}
 	p.ExpectAnswers(t, "x1.shared", harness.InternetAddress, "internet", p.nodeAddresses["node1"])
 	p.ExpectNoDrops(t)
 	checks := []commandCheck{
