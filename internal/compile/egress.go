@@ -22,6 +22,12 @@ import (
 // Egress compiles the VPC that holds all egress addresses: a router with a port for each address, the nodes that hold
 // it, and a link to each VPC whose pods use it. Shard compiles the other end of each link.
 func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
+	out, verdicts, _ := EgressWithMemo(w)
+	return out, verdicts
+}
+
+// EgressWithMemo does what Egress does. It also returns a memo, which is of use once everything is written: see Settle.
+func EgressWithMemo(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict, *EgressMemo) {
 	e := &egressCompiler{
 		w:             w,
 		out:           intent.New(),
@@ -36,7 +42,7 @@ func Egress(w *snapshot.EgressInput) (*intent.Intent, []intent.Verdict) {
 	e.chooseLinkNetworks() // transit network of each link
 	e.emitAddresses()      // ports, SNAT and routes
 	e.emitLinkSourceACLs() // packets that no SNAT has translated
-	return e.out, e.buildVerdicts()
+	return e.out, e.buildVerdicts(), &EgressMemo{w: w, requests: e.requests}
 }
 
 // egressCompiler holds one run.
@@ -481,20 +487,24 @@ func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 }
 
 func (e *egressCompiler) buildVerdicts() []intent.Verdict {
-	var out []intent.Verdict
+	out := make([]intent.Verdict, 0, len(e.requests))
 	for _, q := range e.requests {
-		facts := intent.EgressIPFacts{Rebalanced: q.RebalanceRequested}
-		for _, h := range q.addresses {
-			if h.node != "" {
-				facts.Leveled = facts.Leveled || h.rebalanced
-				facts.Items = append(facts.Items, intent.EgressIPAssignment{Node: h.node, Address: h.address})
-			}
-		}
-		out = append(out, intent.Verdict{
-			Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting,
-			Partly:  firstProblem(q.checkAdmission(), q.checkUnservedPods()),
-			Through: []state.Ref{egressRef},
-		})
+		out = append(out, q.buildVerdict())
 	}
 	return out
+}
+
+func (q *egressIPRequest) buildVerdict() intent.Verdict {
+	facts := intent.EgressIPFacts{Rebalanced: q.RebalanceRequested}
+	for _, h := range q.addresses {
+		if h.node != "" {
+			facts.Leveled = facts.Leveled || h.rebalanced
+			facts.Items = append(facts.Items, intent.EgressIPAssignment{Node: h.node, Address: h.address})
+		}
+	}
+	return intent.Verdict{
+		Object: q.key, Generation: q.Generation, Facts: facts, Accepted: q.accepted, Waiting: q.waiting,
+		Partly:  firstProblem(q.checkAdmission(), q.checkUnservedPods()),
+		Through: []state.Ref{egressRef},
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube/event"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -141,7 +142,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	nb.WatchRouters(asks.routerEventHandler(cluster))
-	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() {
+	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, ownership.EgressVpc, func() {
 		asks.triggerShard(shard.Egress, sourceSouthbound)
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ type egressMemory struct {
 	assigned      map[string]portPlacement // where we assigned addresses, by port
 	strayPorts    map[string]portPlacement // ports that are elsewhere
 	failedOver    map[string]portPlacement // previous place of ports that OVN moved a short time ago, and when
+	memo          storedEgressMemo         // of the last run, if it left nothing to do
 }
 
 // prepareEgress gathers, compiles and computes the plans of the egress addresses.
@@ -49,7 +50,7 @@ func (s *Reconciler) prepareEgress(ctx context.Context, _ shard.Shard) (*Work, e
 	if len(world.FailedOverFrom) > 0 && (again == 0 || again > standbyAvoidTime) {
 		again = standbyAvoidTime // after that, these nodes may be standby again
 	}
-	want, verdicts := compile.Egress(world)
+	want, verdicts, memo := compile.EgressWithMemo(world)
 	s.recordPlacements(world, verdicts)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
@@ -60,6 +61,10 @@ func (s *Reconciler) prepareEgress(ctx context.Context, _ shard.Shard) (*Work, e
 		size:          len(want.Rows),
 		unsettled:     moving,
 		requeueAfter:  again,
+		egressMemo:    storedEgressMemo{memo: memo, settledAt: s.Clock()},
+	}
+	if again > 0 {
+		work.egressMemo.dueAt = s.Clock().Add(again)
 	}
 	rows := func() state.Prepared {
 		return state.TryPreparePlan(ctx, s.NB.RowTarget(ownership.EgressVpc), want.Rows, intent.KeepForeignRows,

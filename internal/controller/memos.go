@@ -10,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/shard"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -23,19 +24,21 @@ const (
 	memoCheckInterval = time.Minute // the next memo that is used is compared with a fresh compilation
 )
 
-// maxChangedServices is how many Services with changed endpoints are compiled one by one. If there are more, the whole
-// shard is compiled.
-const maxChangedServices = 64
+// maxChangedObjects is how many changed objects, such as Services with changed endpoints, are compiled one by one. If
+// there are more, the whole shard is compiled.
+const maxChangedObjects = 64
 
 // minRequeueDelay is when a shard runs again whose memo was found to be wrong.
 const minRequeueDelay = time.Millisecond
 
-// Values of the labels of sallyport_endpoint_runs_total and sallyport_memo_checks_total.
+// Values of the labels of sallyport_endpoint_runs_total, sallyport_egress_runs_total and sallyport_memo_checks_total.
 const (
-	compiledServices = "services"
-	compiledVPC      = "vpc"
-	memoSame         = "same"
-	memoDifferent    = "different"
+	compiledServices  = "services"
+	compiledVPC       = "vpc"
+	compiledEgressIPs = "egressips"
+	compiledAll       = "all"
+	memoSame          = "same"
+	memoDifferent     = "different"
 )
 
 // changeLog is what has changed in each shard since its last run began.
@@ -44,10 +47,10 @@ type changeLog struct {
 	changes map[shard.Shard]*shardChange
 }
 
-// shardChange is a set of Services whose endpoints changed, or anything.
+// shardChange is a set of changed objects (see kube.Event), or anything.
 type shardChange struct {
-	endpoints map[intent.ObjectKey]bool
-	anything  bool
+	objects  map[intent.ObjectKey]bool
+	anything bool
 }
 
 // note adds an event.
@@ -62,19 +65,19 @@ func (l *changeLog) note(e kube.Event) {
 		c = &shardChange{}
 		l.changes[e.Shard] = c
 	}
-	if e.Endpoints == (intent.ObjectKey{}) || len(c.endpoints) == maxChangedServices || c.anything {
-		c.anything, c.endpoints = true, nil
+	if e.Object == (intent.ObjectKey{}) || len(c.objects) == maxChangedObjects || c.anything {
+		c.anything, c.objects = true, nil
 		return
 	}
-	if c.endpoints == nil {
-		c.endpoints = map[intent.ObjectKey]bool{}
+	if c.objects == nil {
+		c.objects = map[intent.ObjectKey]bool{}
 	}
-	c.endpoints[e.Endpoints] = true
+	c.objects[e.Object] = true
 }
 
-// take returns the Services whose endpoints changed, if nothing else did, and forgets the changes. A shard that runs
-// without an event, because it waits or failed, may have to do anything.
-func (l *changeLog) take(of shard.Shard) (services []intent.ObjectKey, onlyEndpoints bool) {
+// take returns the objects that changed, if nothing else did, and forgets the changes. A shard that runs without an
+// event, because it waits or failed, may have to do anything.
+func (l *changeLog) take(of shard.Shard) (objects []intent.ObjectKey, only bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.changes[of]
@@ -82,11 +85,11 @@ func (l *changeLog) take(of shard.Shard) (services []intent.ObjectKey, onlyEndpo
 	if c == nil || c.anything {
 		return nil, false
 	}
-	for key := range c.endpoints {
-		services = append(services, key)
+	for key := range c.objects {
+		objects = append(objects, key)
 	}
-	slices.SortFunc(services, intent.ObjectKey.Compare)
-	return services, true
+	slices.SortFunc(objects, intent.ObjectKey.Compare)
+	return objects, true
 }
 
 // memoStore holds the memos of shards whose endpoints changed recently.
@@ -164,10 +167,19 @@ func (m *memoStore) isCheckDue(now time.Time) bool {
 	return true
 }
 
-// prepareChanges prepares a shard: only the Services whose endpoints have changed, if nothing else has and if a memo
-// knows the rest.
+// prepareChanges prepares a shard: only the objects that have changed, if nothing else has and if a memo knows the rest.
 func (s *Reconciler) prepareChanges(ctx context.Context, of shard.Shard) (*Work, error) {
-	services, onlyEndpoints := s.changes.take(of)
+	objects, only := s.changes.take(of)
+	if of == shard.Egress {
+		return s.prepareEgressChanges(ctx, objects, only)
+	}
+	return s.prepareEndpointChanges(ctx, of, objects, only)
+}
+
+// prepareEndpointChanges prepares a VPC: only the Services whose endpoints have changed, if nothing else has.
+func (s *Reconciler) prepareEndpointChanges(ctx context.Context, of shard.Shard, services []intent.ObjectKey,
+	onlyEndpoints bool,
+) (*Work, error) {
 	stored, known := s.memos.take(of, s.Clock())
 	if onlyEndpoints && known {
 		if work := s.prepareServices(ctx, of, stored, services); work != nil {
@@ -199,8 +211,8 @@ func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored
 		return nil
 	}
 	work := &Work{
-		Verdicts: update.Verdicts, statusObjects: objects, memo: stored.memo, update: update, stored: stored,
-		size: len(update.RowKeys),
+		Verdicts: update.Verdicts, statusObjects: objects, memo: stored.memo, isPartial: true, before: update.Before,
+		stored: stored, size: estimateUpdateSize(update, changed),
 	}
 	var err error
 	work.steps, err = collectSteps(reobservedOVNStep(func() state.Prepared {
@@ -213,28 +225,52 @@ func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored
 	return work
 }
 
+// estimateUpdateSize estimates the cost of changed Services: their rows and all of their endpoints, which are written
+// even if only one has changed. The runner pauses after a large one.
+func estimateUpdateSize(update *compile.ServiceUpdate, changed []snapshot.Service) int {
+	n := len(update.RowKeys)
+	for i := range changed {
+		n += len(changed[i].Endpoints)
+	}
+	return n
+}
+
 // keepMemo keeps the memo of a shard at rest for its next run. It returns false if the memo is wrong: then the whole
 // shard has to run again.
 func (s *Reconciler) keepMemo(of shard.Shard, work *Work) bool {
-	if work.memo == nil || work.wroteObjects || len(work.changeLines()) > 0 {
+	if work.memo == nil || !work.isAtRest() {
 		return true
 	}
 	now := s.Clock()
 	stored := work.stored
-	if work.update == nil {
+	if !work.isPartial {
 		if !work.memo.Settle(s.NB.VIPs(of.Name)) {
 			return true
 		}
 		stored = storedMemo{memo: work.memo, size: work.size, settledAt: now}
-	} else if s.memos.isCheckDue(now) {
-		if err := work.memo.Check(); err != nil {
-			s.Metrics.memoChecks.WithLabelValues(memoDifferent).Inc()
-			s.Logger.Error("endpoints were compiled incorrectly; the whole shard runs again", "shard", of.Name, "error", err)
-			return false
-		}
-		s.Metrics.memoChecks.WithLabelValues(memoSame).Inc()
+	} else if !s.checkMemo(of, now, work.memo.Check) {
+		return false
 	}
 	stored.usedAt = now
 	s.memos.put(of, stored)
+	return true
+}
+
+// isAtRest reports whether the work of a run has left nothing to do.
+func (w *Work) isAtRest() bool { return !w.wroteObjects && len(w.changeLines()) == 0 }
+
+// checkMemo compares a memo that was just used with a fresh compilation, if it is time to. It returns false if the memo
+// is wrong.
+func (s *Reconciler) checkMemo(of shard.Shard, now time.Time, check func() error) bool {
+	if !s.memos.isCheckDue(now) {
+		return true
+	}
+	if err := check(); err != nil {
+		s.Metrics.memoChecks.WithLabelValues(memoDifferent).Inc()
+		s.Logger.Error("changed objects were compiled incorrectly; the whole shard runs again", "shard", of.Name,
+			"error", err)
+		return false
+	}
+	s.Metrics.memoChecks.WithLabelValues(memoSame).Inc()
 	return true
 }

@@ -6,15 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/compile"
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/shard"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
 func endpointsEvent(of shard.Shard, service string) kube.Event {
 	return kube.Event{
 		Shard: of, Kind: string(intent.EndpointSlice),
-		Endpoints: intent.ObjectKey{Kind: intent.Service, Namespace: of.Name, Name: service},
+		Object: intent.ObjectKey{Kind: intent.Service, Namespace: of.Name, Name: service},
 	}
 }
 
@@ -32,7 +34,7 @@ func TestChangeLog(t *testing.T) {
 		"after others":  {[]kube.Event{anything, a}, 0},
 		"of another":    {[]kube.Event{a, {Shard: shard.Named("other")}}, 1},
 		"too many": {slices.Collect(func(yield func(kube.Event) bool) {
-			for i := range maxChangedServices + 2 {
+			for i := range maxChangedObjects + 2 {
 				yield(endpointsEvent(of, fmt.Sprint(i)))
 			}
 		}), 0},
@@ -98,5 +100,20 @@ func TestConditionsAreUpdated(t *testing.T) {
 	s.addToPart("p", map[labelValues]float64{a: -1})
 	if got := s.sumParts(); len(got) != 1 || got[b] != 1 {
 		t.Errorf("%v", got)
+	}
+}
+
+// All endpoints of a changed Service count: the runner pauses after a Service with thousands of them, however few rows it
+// has.
+func TestUpdateSizeCountsEndpoints(t *testing.T) {
+	update := &compile.ServiceUpdate{RowKeys: map[intent.RowKey]bool{{Table: "Load_Balancer", ID: "a"}: true}}
+	small := snapshot.Service{Endpoints: make([]snapshot.Endpoint, 10)}
+	large := snapshot.Service{Endpoints: make([]snapshot.Endpoint, snapshot.MaxEndpoints)}
+	for want, changed := range map[int][]snapshot.Service{
+		1: nil, 11: {small}, 11 + snapshot.MaxEndpoints: {small, large},
+	} {
+		if got := estimateUpdateSize(update, changed); got != want {
+			t.Errorf("%d Services have size %d, wanted %d", len(changed), got, want)
+		}
 	}
 }

@@ -40,8 +40,13 @@ var Metrics = []Metric{
 		"Runs in which only endpoints had changed, by what was compiled: the services that they belong to, or the vpc.",
 	},
 	{
+		"sallyport_egress_runs_total", "counter", "compiled",
+		"Runs in which only EgressIPs, or what they select, had changed, by what was compiled: these egressips, or all.",
+	},
+	{
 		"sallyport_memo_checks_total", "counter", "result",
-		"Samples of compiled services that were compared with a compilation of their whole VPC: same or different.",
+		"Samples of compiled services and EgressIPs that were compared with a compilation of their whole shard: same or " +
+			"different.",
 	},
 	{"sallyport_shard_run_seconds", "histogram", "", "Duration of a run of a shard."},
 	{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/engine/ovn"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
 // OpenReadOnly opens a cluster and its northbound database for reading, to compute a plan. It is closed when the
@@ -42,7 +43,7 @@ func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconcil
 	if err != nil {
 		return nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
-	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, func() {})
+	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, ownership.EgressVpc, func() {})
 	if err != nil {
 		return nil, fmt.Errorf("read the OVN southbound database: %w", err)
 	}

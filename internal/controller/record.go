@@ -24,7 +24,7 @@ import (
 // controllerMetrics holds the controller's metrics. It is nil for read-only use.
 type controllerMetrics struct {
 	triggers, writes, runs, moves             *prometheus.CounterVec
-	endpointRuns, memoChecks                  *prometheus.CounterVec
+	endpointRuns, egressRuns, memoChecks      *prometheus.CounterVec
 	runSeconds                                prometheus.Histogram
 	conditions, egressAddresses, nodeNetworks partitionedSeries
 	misplacedPods                             partitionedSeries
@@ -48,10 +48,14 @@ func newControllerMetrics() *controllerMetrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 		endpointRuns: newCounterVec("sallyport_endpoint_runs_total"), memoChecks: newCounterVec("sallyport_memo_checks_total"),
-		repairs: newRepairCounter(), failingShards: map[shard.Shard]bool{},
+		egressRuns: newCounterVec("sallyport_egress_runs_total"), repairs: newRepairCounter(),
+		failingShards: map[shard.Shard]bool{},
 	}
 	for _, compiled := range []string{compiledServices, compiledVPC} {
 		c.endpointRuns.WithLabelValues(compiled)
+	}
+	for _, compiled := range []string{compiledEgressIPs, compiledAll} {
+		c.egressRuns.WithLabelValues(compiled)
 	}
 	for _, result := range []string{memoSame, memoDifferent} {
 		c.memoChecks.WithLabelValues(result)
@@ -72,7 +76,8 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 	metrics.Registry.MustRegister(
 		// Metrics of the process and of Go: controller-runtime registers these only for users of its reconcilers.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
-		c.triggers, c.writes, c.runs, c.moves, c.endpointRuns, c.memoChecks, c.runSeconds, c.repairs.total,
+		c.triggers, c.writes, c.runs, c.moves, c.endpointRuns, c.egressRuns, c.memoChecks, c.runSeconds,
+		c.repairs.total,
 		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
 			return map[labelValues]float64{{config.Version}: 1}
 		}),

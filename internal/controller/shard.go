@@ -66,9 +66,12 @@ type Work struct {
 	wroteObjects bool          // in a step that was observed again
 	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
 	memo         *compile.Memo // of the VPC; nil: there is none
-	// update is set if only some Services of the shard were compiled, with a stored memo.
-	update *compile.ServiceUpdate
-	stored storedMemo
+	// isPartial: only some objects of the shard were compiled, with a memo. before are the verdicts on them of the last
+	// run.
+	isPartial  bool
+	before     []intent.Verdict
+	stored     storedMemo
+	egressMemo storedEgressMemo // of the egress addresses; zero: there is none
 }
 
 // prepareByKind has the function that gathers, compiles and computes the plans of a shard, for each kind.
@@ -223,7 +226,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 	if failures = append(failures, reported...); len(failures) > 0 {
 		return runner.Result{}, state.JoinFailures(failures)
 	}
-	if work.update == nil {
+	if !work.isPartial {
 		s.recordNotes(of, work)
 	}
 	s.Metrics.repairs.endRun(of, work)
@@ -236,7 +239,7 @@ func (s *Reconciler) ReconcileShard(ctx context.Context, of shard.Shard) (runner
 	default:
 		result.RequeueAfter = work.requeueAfter
 	}
-	if result.RequeueAfter == 0 && !s.keepMemo(of, work) {
+	if !s.keepMemos(of, work, result.RequeueAfter) {
 		result.RequeueAfter = minRequeueDelay
 	}
 	return result, nil
@@ -304,8 +307,8 @@ func (s *Reconciler) prepareNetworks(ctx context.Context, _ shard.Shard) (*Work,
 func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, work *Work, outcome status.Outcome,
 ) ([]state.Failure, error) {
 	judged, verdicts := work.statusObjects, work.Verdicts
-	if work.update != nil {
-		s.Metrics.updateConditions(of, status.CountConditions(work.update.Before, status.Outcome{}),
+	if work.isPartial {
+		s.Metrics.updateConditions(of, status.CountConditions(work.before, status.Outcome{}),
 			status.CountConditions(verdicts, outcome))
 	} else {
 		s.Metrics.recordConditions(of, status.CountConditions(verdicts, outcome))

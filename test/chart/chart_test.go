@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -173,6 +174,9 @@ func TestValuesAreChecked(t *testing.T) {
 		`agent={"enabled":true,"bindAddress":"--x"}`:                                         false,
 		`agent={"enabled":true,"bindAddress":"::"}`:                                          true,
 		`networkPolicy.egress={"enabled":true,"apiServerPorts":[0]}`:                         false,
+		`priorityAndFairness.concurrencyShares=0`:                                            false, // nothing would be served
+		`priorityAndFairness.concurrencyShares=40`:                                           true,
+		`priorityAndFairness={"enable":false}`:                                               false, // a word that does not exist
 		`metrics.secure="yes"`:                                                               false,
 		`ovn={"nbAddress":"ssl:10.0.0.1:6641,tcp:10.0.0.2:6641","tlsSecret":"kube-ovn-tls"}`: false,
 		`image.digest="sha256:abc"`:                                                          false,
@@ -412,6 +416,47 @@ func TestNetworkPolicy(t *testing.T) {
 		if !slices.Equal(got, ports) || len(p.Spec.Ingress) != 2 ||
 			slices.Contains(p.Spec.PolicyTypes, "Egress") != (ports != nil) {
 			t.Errorf("%s: out by %v, %v", setting, got, p.Spec)
+		}
+	}
+}
+
+// Requests of the controller have a priority level of their own, divided by namespace, and Leases do not wait behind them.
+func TestPriorityAndFairness(t *testing.T) {
+	out, err := renderChart(t, `agent={"enabled":true}`, `serviceAccount={"name":"other"}`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	var level flowcontrolv1.PriorityLevelConfiguration
+	if !findRendered(t, out, "PriorityLevelConfiguration", "sallyport", &level) ||
+		*level.Spec.Limited.NominalConcurrencyShares != 20 || level.Spec.Limited.LimitResponse.Queuing == nil {
+		t.Errorf("no priority level, or one without queues: %+v", level.Spec.Limited)
+	}
+	precedence := map[string]int32{}
+	for name, want := range map[string]struct{ account, level string }{
+		"sallyport-controller": {"other", "sallyport"}, "sallyport-lease": {"other", "leader-election"},
+		"sallyport-agents": {"sallyport-agent", "sallyport"},
+	} {
+		var f flowcontrolv1.FlowSchema
+		if !findRendered(t, out, "FlowSchema", name, &f) {
+			t.Fatalf("no FlowSchema %s", name)
+		}
+		precedence[name] = f.Spec.MatchingPrecedence
+		account := f.Spec.Rules[0].Subjects[0].ServiceAccount
+		if account.Name != want.account || account.Namespace != "network" ||
+			f.Spec.PriorityLevelConfiguration.Name != want.level {
+			t.Errorf("%s: requests of %v have level %s", name, account, f.Spec.PriorityLevelConfiguration.Name)
+		}
+		if by := f.Spec.DistinguisherMethod.Type; (by == "ByNamespace") != (name == "sallyport-controller") {
+			t.Errorf("%s: requests are divided %s", name, by)
+		}
+	}
+	// Kubernetes' own for ServiceAccounts of kube-system have 900
+	if precedence["sallyport-lease"] >= precedence["sallyport-controller"] || precedence["sallyport-controller"] >= 900 {
+		t.Errorf("the first that matches applies: %v", precedence)
+	}
+	for setting, want := range map[string]int{`priorityAndFairness.enabled=false`: 0, `agent.enabled=false`: 2} {
+		if out, err := renderChart(t, setting); err != nil || strings.Count(out, "kind: FlowSchema") != want {
+			t.Errorf("%s: %d FlowSchemas, wanted %d: %v", setting, strings.Count(out, "kind: FlowSchema"), want, err)
 		}
 	}
 }

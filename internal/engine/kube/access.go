@@ -3,11 +3,13 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
@@ -114,11 +116,17 @@ func (c *Cluster) gatherAllProjects(ctx context.Context, in *Inputs) error {
 }
 
 // hasRestrictedNetwork reports whether any network restricts who may use it.
-func (in *Inputs) hasRestrictedNetwork() bool {
-	for _, n := range in.networks {
-		if n.Spec.AllowedProjects != nil || n.Spec.AllowedNamespaces != nil {
-			return true
-		}
-	}
-	return false
+func (in *Inputs) hasRestrictedNetwork() bool { return slices.ContainsFunc(in.networks, isRestricted) }
+
+// hasRestrictedNetwork reports the same of the networks in the cache. If they can't be read, one may be restricted.
+func (c *Cluster) hasRestrictedNetwork(ctx context.Context) bool {
+	var list kubedcv1alpha1.ExternalNetworkList
+	err := c.reader.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	return err != nil || slices.ContainsFunc(list.Items, func(n kubedcv1alpha1.ExternalNetwork) bool {
+		return isRestricted(&n)
+	})
+}
+
+func isRestricted(n *kubedcv1alpha1.ExternalNetwork) bool {
+	return n.Spec.AllowedProjects != nil || n.Spec.AllowedNamespaces != nil
 }

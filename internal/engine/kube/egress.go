@@ -213,13 +213,9 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 	if err := c.lookUpEgressReferences(ctx, in); err != nil {
 		return nil, nil, err
 	}
-	scopes, err := c.listEgressScopes(ctx, in.egressIPs)
-	if err != nil {
-		return nil, nil, err
-	}
-	outside, err := c.selectUnservedPods(ctx, in.egressIPs)
+	selected, err := c.gatherSelected(ctx, in.egressIPs)
 	if err = errors.Join(err, c.gatherAllProjects(ctx, in),
-		c.lookUpSelectedNamespaces(ctx, in, scopes)); err != nil {
+		c.lookUpSelectedNamespaces(ctx, in, selected.scopes)); err != nil {
 		return nil, nil, err
 	}
 	out := &snapshot.EgressInput{
@@ -233,11 +229,56 @@ func (c *Cluster) GatherEgress(ctx context.Context) (*Inputs, *snapshot.EgressIn
 		}
 	}
 	for _, e := range in.egressIPs {
-		r := in.readEgressIP(e, scopes[e.Name])
-		r.UnservedPods = outside[e.Name]
-		out.EgressIPs = append(out.EgressIPs, r)
+		out.EgressIPs = append(out.EgressIPs, c.readEgressIP(e, selected, in.nodes))
 	}
 	return in, out, nil
+}
+
+// selectedPods is what EgressIPs select, by EgressIP: where the pods are that use their addresses, and other pods.
+type selectedPods struct {
+	scopes   map[string]egressScope
+	unserved map[string]snapshot.PodSample
+}
+
+// gatherSelected reads what EgressIPs select.
+func (c *Cluster) gatherSelected(ctx context.Context, of []*ovnv1.EgressIP) (out selectedPods, err error) {
+	namespaces, err := c.listSelectableNamespaces(ctx, of)
+	if err != nil {
+		return out, err
+	}
+	if out.scopes, err = c.findEgressScopes(ctx, of, namespaces); err != nil {
+		return out, err
+	}
+	out.unserved, err = c.selectUnservedPods(ctx, of, namespaces)
+	return out, err
+}
+
+// GatherEgressIPs reads EgressIPs with what they select: a part of what GatherEgress reads. The cost does not depend on
+// the number of other EgressIPs. It returns false if one of them does not exist any more.
+func (c *Cluster) GatherEgressIPs(ctx context.Context, keys []intent.ObjectKey) ([]client.Object, []snapshot.EgressIP,
+	bool,
+) {
+	var objects []client.Object
+	var out []snapshot.EgressIP
+	nodes := NewInputs(shard.Egress)
+	for _, key := range keys {
+		o, err := c.readObject(ctx, key)
+		if err != nil {
+			return nil, nil, false
+		}
+		e := o.(*ovnv1.EgressIP)
+		if e.Spec.NodeSelector != nil && len(nodes.nodes) == 0 {
+			if err := c.listInto(ctx, nodes, &corev1.NodeList{}, nil); err != nil {
+				return nil, nil, false
+			}
+		}
+		selected, err := c.gatherSelected(ctx, []*ovnv1.EgressIP{e})
+		if err != nil {
+			return nil, nil, false
+		}
+		objects, out = append(objects, e), append(out, c.readEgressIP(e, selected, nodes.nodes))
+	}
+	return objects, out, true
 }
 
 // lookUpEgressReferences adds referenced objects: the Vpc, which may have lost its labels, the subnets of networks, and
@@ -265,21 +306,24 @@ func projectShards(projects []kubedcv1.Project) map[string]bool {
 	return out
 }
 
-// selectUnservedPods returns, for each EgressIP, the selected pods that can't use its addresses. It skips the namespaces
-// of projects, which may contain most of the pods.
-func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP) (map[string]snapshot.PodSample, error) {
-	var projects kubedcv1.ProjectList
-	var namespaces corev1.NamespaceList
-	for _, list := range []client.ObjectList{&projects, &namespaces} {
-		if err := c.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list %T: %w", list, err)
+// selectUnservedPods returns, for each EgressIP, the selected pods in some namespaces that can't use its addresses. It
+// skips the namespaces of projects, which may contain most of the pods.
+func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP, namespaces []corev1.Namespace,
+) (map[string]snapshot.PodSample, error) {
+	out := map[string]snapshot.PodSample{}
+	isProject := func(shard string) bool { return c.hasProject(ctx, shard) }
+	if !c.indexed || len(namespaces) > fewNamespaces {
+		var projects kubedcv1.ProjectList
+		if err := c.reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list Projects: %w", err)
 		}
+		served := projectShards(projects.Items)
+		isProject = func(shard string) bool { return served[shard] }
 	}
-	out, selecting := map[string]snapshot.PodSample{}, c.selectorLookup(of)
-	served := projectShards(projects.Items)
-	for i := range namespaces.Items {
-		ns := &namespaces.Items[i]
-		if served[ns.Name] || c.isManagementNamespace(ctx, ns) || ns.DeletionTimestamp != nil {
+	selecting := c.selectorLookup(of)
+	for i := range namespaces {
+		ns := &namespaces[i]
+		if c.isManagementNamespace(ctx, ns) || ns.DeletionTimestamp != nil || isProject(ns.Name) {
 			continue
 		}
 		if err := c.addUnservedPods(ctx, ns, selecting(ns), out); err != nil {
@@ -317,16 +361,19 @@ func (c *Cluster) addUnservedPods(ctx context.Context, ns *corev1.Namespace, sel
 	return nil
 }
 
-func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, scope egressScope) snapshot.EgressIP {
+func (c *Cluster) readEgressIP(e *ovnv1.EgressIP, selected selectedPods, nodes []*corev1.Node) snapshot.EgressIP {
+	scope := selected.scopes[e.Name]
 	out := snapshot.EgressIP{
 		Meta:                 readMeta(e.ObjectMeta),
 		Addresses:            e.Spec.EgressIPs,
 		Vpcs:                 slices.Compact(slices.Sorted(slices.Values(scope.vpcs))),
 		ManagementNamespaces: slices.Sorted(slices.Values(scope.managementNamespaces)),
+		UnservedPods:         selected.unserved[e.Name],
 	}
 	out.RebalanceRequested, out.Rebalanced = e.Annotations[ovnv1.RebalanceAnnotation], e.Status.Rebalanced
-	choice, err := readEgressSelectors(e)
-	if err != nil {
+	choice, readable := c.cachedSelectors(e)
+	if !readable {
+		_, err := readEgressSelectors(e)
 		out.Malformed = snapshot.Malformed(err.Error())
 		return out
 	}
@@ -334,7 +381,7 @@ func (in *Inputs) readEgressIP(e *ovnv1.EgressIP, scope egressScope) snapshot.Eg
 		return out
 	}
 	out.EligibleNodes = map[string]bool{}
-	for _, n := range in.nodes {
+	for _, n := range nodes {
 		if choice.nodes.Matches(labels.Set(n.Labels)) {
 			out.EligibleNodes[n.Name] = true
 		}
@@ -375,21 +422,40 @@ func (w *eventMapper) enqueueEgress(ctx context.Context) {
 	}
 }
 
-// enqueueEgressOf enqueues the shard of egress addresses if EgressIPs select, or selected, one of the versions of a
-// namespace, or if it is an organization: its labels decide which networks its Projects may use.
+// enqueueEgressOf enqueues the EgressIPs that select, or selected, one of the versions of a namespace. If networks are
+// restricted, labels of namespaces, and of the organizations of Projects, also decide which of them may use a network:
+// then it enqueues the whole shard of egress addresses.
 func (w *eventMapper) enqueueEgressOf(ctx context.Context, versions ...client.Object) {
+	isRestricted := w.cluster.hasRestrictedNetwork(ctx)
 	for _, ns := range versions {
-		if ns != nil && (w.cluster.isSelected(ctx, ns) || w.cluster.isOrganization(ctx, ns.GetName())) {
+		switch {
+		case ns == nil:
+		case !isRestricted:
+			w.enqueueSelectingEgressIPs(ctx, ns)
+		case w.cluster.isSelected(ctx, ns) || w.cluster.isOrganization(ctx, ns.GetName()):
 			w.enqueueEgress(ctx)
 			return
 		}
 	}
 }
 
-// handleEgressIP enqueues the shard of egress addresses and the VPCs whose pods the EgressIP selects or selected.
+// enqueueSelectingEgressIPs enqueues the EgressIPs that select a namespace.
+func (w *eventMapper) enqueueSelectingEgressIPs(ctx context.Context, ns client.Object) {
+	selecting, err := w.cluster.selectingEgressIPs(ctx, ns)
+	if err != nil {
+		w.enqueueEgress(ctx)
+		return
+	}
+	for _, e := range selecting {
+		w.enqueueOnly(shard.Egress, intent.ObjectKey{Kind: intent.EgressIP, Name: e.Name})
+	}
+}
+
+// handleEgressIP enqueues the EgressIP, and the VPCs whose pods it selects or selected. An event of its status is
+// enqueued too: somebody else may have changed it.
 func (w *eventMapper) handleEgressIP(ctx context.Context, name string, was, is client.Object) {
 	w.cluster.indexEgressIP(name, is)
-	w.enqueue(shard.Egress)
+	w.enqueueOnly(shard.Egress, intent.ObjectKey{Kind: intent.EgressIP, Name: name})
 	if was != nil && is != nil && was.GetGeneration() == is.GetGeneration() &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return
@@ -437,7 +503,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		case w.cluster.isManagementNamespace(ctx, ns.(*corev1.Namespace)):
 			w.enqueueNamed(kubeovn.ManagementVpc)
 		default:
-			w.enqueue(shard.Egress) // reports that the pod is not served
+			w.enqueueSelectingEgressIPs(ctx, ns) // they report that the pod is not served
 		}
 	}
 	if w.cluster.hasEgressRoutes(ctx, ns.GetName()) {
@@ -445,8 +511,12 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 	}
 }
 
-// handleNamespaceLabels enqueues what depends on the labels of a namespace.
+// handleNamespaceLabels enqueues what depends on the labels of a namespace, and the EgressIPs that select a namespace
+// whose pods get addresses in another Subnet.
 func (w *eventMapper) handleNamespaceLabels(ctx context.Context, was, is client.Object) {
+	if was != nil && is != nil && podSubnet(was.(*corev1.Namespace)) != podSubnet(is.(*corev1.Namespace)) {
+		w.enqueueEgressOf(ctx, is)
+	}
 	if was != nil && is != nil && reflect.DeepEqual(was.GetLabels(), is.GetLabels()) &&
 		was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) {
 		return

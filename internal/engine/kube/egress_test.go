@@ -3,16 +3,20 @@ package kube
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -160,6 +164,118 @@ func TestNewPodSubnetIsAskedFor(t *testing.T) {
 		w.handleSubnet(t.Context(), c.was, c.is)
 		if asked[kubeovn.ManagementVpc] != c.want || asked[ownership.EgressVpc] != c.want {
 			t.Errorf("%s: asked for %v", name, asked)
+		}
+	}
+}
+
+// EgressIPs are read one by one as they are read with all others.
+func TestGatherEgressIPs(t *testing.T) {
+	objects := selectedPodsFixture()
+	objects[2].SetLabels(map[string]string{"team": "other"})
+	node := &corev1.Node{ObjectMeta: metaIn("", "gateway")}
+	node.Labels = map[string]string{"zone": "a"}
+	objects = append(objects, node, &corev1.Node{ObjectMeta: metaIn("", "worker")})
+	for name, spec := range map[string]ovnv1.EgressIPSpec{
+		"nodes":     {NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "a"}}},
+		"namespace": {NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}},
+		"nothing":   {NamespaceSelector: metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}},
+		"malformed": {PodSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Operator: "x"}}}},
+	} {
+		objects = append(objects, &ovnv1.EgressIP{ObjectMeta: metaIn("", name), Spec: spec})
+	}
+	cluster := newFakeCluster(objects...)
+	_, w, err := cluster.GatherEgress(t.Context())
+	if err != nil || len(w.EgressIPs) != 5 {
+		t.Fatal(w, err)
+	}
+	for _, want := range w.EgressIPs {
+		key := intent.ObjectKey{Kind: intent.EgressIP, Name: want.Name}
+		objects, got, ok := cluster.GatherEgressIPs(t.Context(), []intent.ObjectKey{key})
+		if !ok || len(objects) != 1 || objects[0].GetName() != want.Name || !reflect.DeepEqual(got, []snapshot.EgressIP{want}) {
+			t.Errorf("%s is read as %+v, wanted %+v", want.Name, got, want)
+		}
+	}
+	if _, _, ok := cluster.GatherEgressIPs(t.Context(), []intent.ObjectKey{{Kind: intent.EgressIP, Name: "gone"}}); ok {
+		t.Error("an EgressIP is read that does not exist")
+	}
+}
+
+// An event says which EgressIPs it concerns. If networks are restricted, an event of a namespace may be about anything.
+func TestEgressEvents(t *testing.T) {
+	restricted := &kubedcv1alpha1.ExternalNetwork{ObjectMeta: metaIn("", "public")}
+	restricted.Spec.AllowedProjects = &metav1.LabelSelector{}
+	open := &kubedcv1alpha1.ExternalNetwork{ObjectMeta: metaIn("", "public")}
+	fixture := selectedPodsFixture()
+	mail := fixture[4].(*ovnv1.EgressIP)
+	mail.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "mail"}
+	labelled := func(name string, with map[string]string) *corev1.Namespace {
+		out := namespaceInSubnet("foreign", with)
+		out.Name = name
+		return out
+	}
+	selected := labelled("other", map[string]string{"team": "mail"})
+	fixture[2] = selected
+	moved := selected.DeepCopy()
+	moved.Annotations = namespaceInSubnet("another", nil).Annotations
+	fixture[0].SetLabels(labels.Merge(fixture[0].GetLabels(), map[string]string{"team": "mail"}))
+	accepted := &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}
+	accepted.Status.Namespace = "acme-prod"
+	organization := labelled("acme", map[string]string{"tier": "gold"})
+	reported := mail.DeepCopy()
+	reported.Status.Items = []ovnv1.EgressIPStatusItem{{Node: "gateway"}}
+	pod := &corev1.Pod{ObjectMeta: metaIn("other", "new")}
+	only, anything := []string{"EgressIP mail"}, []string{"anything"}
+	released := func(address string) *OvnEip {
+		out := &OvnEip{ObjectMeta: metaIn("", "released")}
+		out.Status.V4Ip = address
+		return out
+	}
+	for name, test := range map[string]struct {
+		network *kubedcv1alpha1.ExternalNetwork
+		was, is client.Object
+		want    []string
+	}{
+		"EgressIP created":            {restricted, nil, mail, only},
+		"EgressIP deleted":            {restricted, mail, nil, only},
+		"status changed":              {restricted, mail, reported, only},
+		"unserved pod":                {restricted, nil, pod, only},
+		"namespace selected":          {open, labelled("other", nil), selected, only},
+		"namespace not selected now":  {open, selected, labelled("other", nil), only},
+		"namespace never selected":    {open, labelled("x", nil), labelled("x", map[string]string{"a": "b"}), nil},
+		"namespace on another Subnet": {open, selected, moved, only},
+		"project accepted":            {open, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}, accepted, anything},
+		"project not accepted yet": {
+			open, &kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")},
+			&kubedcv1.Project{ObjectMeta: metaIn("acme", "prod")}, nil,
+		},
+		"organization":                {open, labelled("acme", nil), organization, nil},
+		"its address is released":     {open, released("198.51.100.7"), nil, anything},
+		"another address is released": {open, released("198.51.100.8"), nil, nil},
+		"restricted, namespace":       {restricted, labelled("other", nil), selected, anything},
+		"restricted, never selected":  {restricted, labelled("x", nil), labelled("x", map[string]string{"a": "b"}), nil},
+		"restricted, an organization": {restricted, labelled("acme", nil), organization, anything},
+	} {
+		var got []string
+		w := &eventMapper{
+			cluster: newFakeCluster(append(slices.Clone(fixture), test.network)...),
+			enqueue: func(of shard.Shard) {
+				if of == shard.Egress {
+					got = append(got, "anything")
+				}
+			},
+			enqueueObject: func(of shard.Shard, o intent.ObjectKey) {
+				if of == shard.Egress && !slices.Contains(got, o.String()) {
+					got = append(got, o.String())
+				}
+			},
+		}
+		for i, o := range []client.Object{test.was, test.is} {
+			if o != nil {
+				o.SetResourceVersion([]string{"1", "2"}[i])
+			}
+		}
+		if w.handleChange(t.Context(), test.was, test.is); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, wanted %v", name, got, test.want)
 		}
 	}
 }

@@ -79,6 +79,25 @@ func (c *Cluster) hasEgressIPs(ctx context.Context) bool {
 	return err == nil && len(list.Items) > 0
 }
 
+// indexByEgressAddress returns the values of addressIndex for an EgressIP.
+func indexByEgressAddress(o client.Object) (out []string) {
+	for _, a := range ParseAddresses(o.(*ovnv1.EgressIP).Spec.EgressIPs) {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+// isEgressAddress reports whether an EgressIP requests an address.
+func (c *Cluster) isEgressAddress(ctx context.Context, text string) bool {
+	address := parseAddr(text)
+	var list ovnv1.EgressIPList
+	err := c.reader.List(ctx, &list,
+		append(c.matchIndex(addressIndex, address.String()), client.UnsafeDisableDeepCopy)...)
+	return err == nil && slices.ContainsFunc(list.Items, func(e ovnv1.EgressIP) bool {
+		return slices.Contains(ParseAddresses(e.Spec.EgressIPs), address)
+	})
+}
+
 // selectorLookup returns a function that returns which of some EgressIPs select a namespace.
 func (c *Cluster) selectorLookup(of []*ovnv1.EgressIP) func(ns client.Object) []*ovnv1.EgressIP {
 	index, byName := &c.egressIndex, make(map[string]*ovnv1.EgressIP, len(of))
@@ -111,14 +130,17 @@ type egressScope struct {
 
 // listEgressScopes returns the scope of each EgressIP.
 func (c *Cluster) listEgressScopes(ctx context.Context, of []*ovnv1.EgressIP) (map[string]egressScope, error) {
-	out := map[string]egressScope{}
-	if len(of) == 0 {
-		return out, nil
-	}
 	namespaces, err := c.listSelectableNamespaces(ctx, of)
 	if err != nil {
 		return nil, err
 	}
+	return c.findEgressScopes(ctx, of, namespaces)
+}
+
+// findEgressScopes returns the scope of each EgressIP in some namespaces.
+func (c *Cluster) findEgressScopes(ctx context.Context, of []*ovnv1.EgressIP, namespaces []corev1.Namespace,
+) (out map[string]egressScope, err error) {
+	out = map[string]egressScope{}
 	selecting, isLiveProject := c.selectorLookup(of), c.indexedProjectLookup(ctx)
 	if !c.indexed || len(namespaces) > fewNamespaces {
 		if isLiveProject, err = c.projectLookup(ctx); err != nil {
@@ -156,6 +178,9 @@ const fewNamespaces = 16
 // listSelectableNamespaces returns all namespaces that EgressIPs may select. For a single EgressIP these are the
 // namespaces with one of the labels that it requires.
 func (c *Cluster) listSelectableNamespaces(ctx context.Context, of []*ovnv1.EgressIP) ([]corev1.Namespace, error) {
+	if len(of) == 0 {
+		return nil, nil
+	}
 	if choice, readable := c.cachedSelectors(of[0]); len(of) == 1 && c.indexed && readable {
 		if list, found, err := c.listRequiredNamespaces(ctx, choice.namespaces); found || err != nil {
 			return list, err
@@ -173,12 +198,20 @@ func (c *Cluster) listSelectableNamespaces(ctx context.Context, of []*ovnv1.Egre
 func (c *Cluster) listRequiredNamespaces(ctx context.Context, by labels.Selector) (best []corev1.Namespace, found bool,
 	err error,
 ) {
+	var required [][]labelTerm
 	requirements, _ := by.Requirements()
 	for _, r := range requirements {
-		terms := requiredTerms(r)
-		if len(terms) == 0 {
-			continue
+		if terms := requiredTerms(r); len(terms) > 0 {
+			required = append(required, terms)
 		}
+	}
+	for _, terms := range required { // a label that few have, without reading all namespaces of one that many have
+		list, err := c.listLabelledNamespaces(ctx, terms, client.Limit(fewNamespaces+1))
+		if err != nil || len(list) <= fewNamespaces {
+			return list, err == nil, err
+		}
+	}
+	for _, terms := range required {
 		list, err := c.listLabelledNamespaces(ctx, terms)
 		if err != nil {
 			return nil, false, err
@@ -186,20 +219,18 @@ func (c *Cluster) listRequiredNamespaces(ctx context.Context, by labels.Selector
 		if !found || len(list) < len(best) {
 			best, found = list, true
 		}
-		if len(best) <= fewNamespaces {
-			break
-		}
 	}
 	return best, found, nil
 }
 
 // listLabelledNamespaces returns the namespaces that have one of some terms. The terms have the same key, so there is no
 // namespace twice.
-func (c *Cluster) listLabelledNamespaces(ctx context.Context, terms []labelTerm) (out []corev1.Namespace, err error) {
+func (c *Cluster) listLabelledNamespaces(ctx context.Context, terms []labelTerm, options ...client.ListOption,
+) (out []corev1.Namespace, err error) {
+	options = append(slices.Clip(options), client.UnsafeDisableDeepCopy)
 	for _, t := range terms {
 		var list corev1.NamespaceList
-		if err := c.reader.List(ctx, &list, append(c.matchIndex(labelIndex, t.indexValue()),
-			client.UnsafeDisableDeepCopy)...); err != nil {
+		if err := c.reader.List(ctx, &list, append(c.matchIndex(labelIndex, t.indexValue()), options...)...); err != nil {
 			return nil, fmt.Errorf("list namespaces with label %s: %w", t.key, err)
 		}
 		out = append(out, list.Items...)

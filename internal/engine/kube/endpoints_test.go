@@ -110,7 +110,7 @@ func TestEndpointEvents(t *testing.T) {
 					got = append(got, intent.ObjectKey{})
 				}
 			},
-			enqueueEndpoints: func(_ shard.Shard, service intent.ObjectKey) { got = append(got, service) },
+			enqueueObject: func(_ shard.Shard, service intent.ObjectKey) { got = append(got, service) },
 		}
 		for i, o := range []client.Object{test.was, test.is} {
 			if o != nil {

@@ -27,7 +27,7 @@ import (
 const (
 	projectIndex       = "project-shard" // Projects by the shard that follows from their names
 	externalIndex      = "external"      // Subnets with the label of an external network
-	addressIndex       = "address"       // OvnEips by the address they have, EIps by the one they request or have
+	addressIndex       = "address"       // OvnEips by the address they have, EIps and EgressIPs also by those they request
 	labelIndex         = "label"         // Namespaces by their labels, with and without the value
 	subnetIndex        = "subnet"        // Namespaces by the Subnet in which their pods get addresses
 	quotaIndex         = "quota"         // EIps that a quota refuses
@@ -87,6 +87,7 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 			eip := o.(*kubedcv1.EIp)
 			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
 		}},
+		{&ovnv1.EgressIP{}, addressIndex, indexByEgressAddress},
 		{&kubedcv1.EIp{}, quotaIndex, func(o client.Object) []string {
 			if !isRefusedByQuota(o) {
 				return nil

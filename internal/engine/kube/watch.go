@@ -26,17 +26,26 @@ import (
 type Event struct {
 	Shard shard.Shard
 	Kind  string // of the object
-	// Endpoints is the Service whose endpoints changed, if nothing else that the shard reads has changed. Zero: anything
-	// may have changed.
-	Endpoints intent.ObjectKey
+	// Object is the only thing that the shard reads anew: for a VPC the Service whose endpoints changed, for the egress
+	// addresses an EgressIP, with what it selects. Zero: anything may have changed.
+	Object intent.ObjectKey
 }
 
 // eventMapper maps object events to the shards that they affect.
 type eventMapper struct {
 	cluster *Cluster
 	enqueue func(shard.Shard)
-	// enqueueEndpoints enqueues a shard because of the endpoints of a Service; nil: like any other event.
-	enqueueEndpoints func(of shard.Shard, service intent.ObjectKey)
+	// enqueueObject enqueues a shard because of one object, as Event.Object; nil: like any other event.
+	enqueueObject func(of shard.Shard, object intent.ObjectKey)
+}
+
+// enqueueOnly enqueues a shard of which only one object has to be read anew.
+func (w *eventMapper) enqueueOnly(of shard.Shard, object intent.ObjectKey) {
+	if w.enqueueObject == nil {
+		w.enqueue(of)
+		return
+	}
+	w.enqueueObject(of, object)
 }
 
 // enqueueNamed enqueues the shard with a name: that of a VPC, or what an object's label says.
@@ -71,8 +80,8 @@ func (c *Cluster) Watch(ctx context.Context, objects cache.Cache, handle func(Ev
 		w := &eventMapper{
 			cluster: c,
 			enqueue: func(s shard.Shard) { handle(Event{Shard: s, Kind: kind}) },
-			enqueueEndpoints: func(s shard.Shard, service intent.ObjectKey) {
-				handle(Event{Shard: s, Kind: kind, Endpoints: service})
+			enqueueObject: func(s shard.Shard, object intent.ObjectKey) {
+				handle(Event{Shard: s, Kind: kind, Object: object})
 			},
 		}
 		registration, err := informer.AddEventHandler(w.eventHandler(ctx))
@@ -120,7 +129,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	}
 	switch o := object.(type) {
 	case *kubedcv1.Project:
-		w.handleProject(ctx, o, was == nil || is == nil)
+		w.handleProject(ctx, o, was, is)
 	case *ovnv1.EgressIP:
 		w.handleEgressIP(ctx, o.Name, was, is)
 	case *kubedcv1.EIp, *kubedcv1.FIp:
@@ -145,10 +154,12 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 
 // handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of
 // the Project's namespace: the first Project turns that namespace into an organization.
-func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, createdOrDeleted bool) {
+func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, was, is client.Object) {
+	createdOrDeleted := was == nil || is == nil
 	w.enqueueNamed(snapshot.ProjectShard(o.Namespace, o.Name))
 	w.enqueueRefusedByQuota(ctx) // the quota of a Project counts against its organization's quota
-	if createdOrDeleted || o.DeletionTimestamp != nil {
+	if createdOrDeleted || o.DeletionTimestamp != nil ||
+		isAcceptedProject(was.(*kubedcv1.Project)) != isAcceptedProject(is.(*kubedcv1.Project)) {
 		w.enqueueProjectEgress(ctx, o)
 	}
 	if createdOrDeleted {
@@ -310,11 +321,7 @@ func (w *eventMapper) handleEndpoints(ctx context.Context, o *discoveryv1.Endpoi
 	if err != nil || !isLoadBalancer(s.(*corev1.Service)) {
 		return
 	}
-	if of := shard.Named(w.cluster.shardOfNamespace(ctx, o.Namespace)); w.enqueueEndpoints != nil {
-		w.enqueueEndpoints(of, key)
-	} else {
-		w.enqueue(of)
-	}
+	w.enqueueOnly(shard.Named(w.cluster.shardOfNamespace(ctx, o.Namespace)), key)
 	w.enqueueServiceEgress(ctx, s.(*corev1.Service))
 }
 
@@ -381,7 +388,9 @@ func (w *eventMapper) handleReleasedAddress(ctx context.Context, was, is client.
 	if address == "" {
 		return // the empty address would match every EIp that requests none
 	}
-	w.enqueueEgress(ctx)
+	if w.cluster.isEgressAddress(ctx, address) {
+		w.enqueue(shard.Egress)
+	}
 	var eips kubedcv1.EIpList
 	if err := w.cluster.reader.List(ctx, &eips,
 		append(w.cluster.matchIndex(addressIndex, address), client.UnsafeDisableDeepCopy)...); err != nil {

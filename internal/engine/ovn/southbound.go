@@ -20,16 +20,18 @@ import (
 type Southbound struct {
 	config     Config
 	log        *slog.Logger
+	prefix     string // of the names of router ports whose changes are reported
 	onChange   func()
 	tableCache atomic.Pointer[cache.TableCache] // nil while not connected
 	stop       context.CancelFunc
 	ended      chan struct{}
 }
 
-// WatchSouthbound starts to monitor the southbound database and calls tell after each change. Without endpoints nothing
-// is read, and all queries return nil.
-func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, tell func()) (*Southbound, error) {
-	s := &Southbound{config: config, log: log, onChange: tell, ended: make(chan struct{})}
+// WatchSouthbound starts to monitor the southbound database and calls tell after each change of a chassis, or of a
+// router port with a name prefix. Without endpoints nothing is read, and all queries return nil.
+func WatchSouthbound(ctx context.Context, config Config, log *slog.Logger, prefix string, tell func(),
+) (*Southbound, error) {
+	s := &Southbound{config: config, log: log, prefix: prefix, onChange: tell, ended: make(chan struct{})}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	if len(config.Endpoints) == 0 {
@@ -95,9 +97,9 @@ func (s *Southbound) monitorServer(ctx context.Context, endpoint string) error {
 		return ErrNotConnected
 	}
 	rows.AddEventHandler(&cache.EventHandlerFuncs{
-		AddFunc:    func(string, model.Model) { s.notifyChange() },
-		UpdateFunc: func(string, model.Model, model.Model) { s.notifyChange() },
-		DeleteFunc: func(string, model.Model) { s.notifyChange() },
+		AddFunc:    func(_ string, row model.Model) { s.notifyChange(row) },
+		UpdateFunc: func(_ string, _, row model.Model) { s.notifyChange(row) },
+		DeleteFunc: func(_ string, row model.Model) { s.notifyChange(row) },
 	})
 	if _, err := c.Monitor(begin, sb.MonitorRequest()); err != nil {
 		return fmt.Errorf("read the database: %w", err)
@@ -125,7 +127,12 @@ func (s *Southbound) monitorServer(ctx context.Context, endpoint string) error {
 	}
 }
 
-func (s *Southbound) notifyChange() {
+// notifyChange reports a changed row. The gateway ports of all projects are monitored too.
+func (s *Southbound) notifyChange(row model.Model) {
+	if p, isPort := row.(*sb.PortBinding); isPort &&
+		!strings.HasPrefix(strings.TrimPrefix(p.LogicalPort, sb.ChassisRedirectPrefix), s.prefix) {
+		return
+	}
 	if s.tableCache.Load() != nil {
 		s.onChange()
 	}

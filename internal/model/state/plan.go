@@ -7,13 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Plan has the changes that a target needs. Preparing one only reads; printing it is a dry run.
 type Plan interface {
 	// Scope describes what the target owns.
 	Scope() string
-	// ChangeLines returns a line for each change, in order.
+	// ChangeLines returns a line for each change, in order. Callers must not modify them.
 	ChangeLines() []Line
 	// DesiredLines returns a line for everything that the target should hold, in order.
 	DesiredLines() []Line
@@ -60,6 +61,9 @@ type plan[K Key[K], V Value[V]] struct {
 	desired Set[K, V]
 	changes []Change[K, V]
 	allowed []Change[K, V] // by the guards
+
+	renderLines sync.Once
+	lines       []Line // of the changes
 }
 
 // PreparePlan observes a target and computes its changes. It writes nothing.
@@ -157,18 +161,21 @@ func (l Line) String() string {
 
 func (p *plan[K, V]) Scope() string { return p.target.Scope() }
 
+// ChangeLines renders the lines once: a run asks for them several times, and there may be thousands.
 func (p *plan[K, V]) ChangeLines() []Line {
-	allowed := make(map[K]bool, len(p.allowed))
-	for _, c := range p.allowed {
-		allowed[c.Key] = true
-	}
-	lines := make([]Line, 0, len(p.changes))
-	for _, c := range p.changes {
-		lines = append(lines, Line{
-			Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key],
-		})
-	}
-	return lines
+	p.renderLines.Do(func() {
+		allowed := make(map[K]bool, len(p.allowed))
+		for _, c := range p.allowed {
+			allowed[c.Key] = true
+		}
+		p.lines = make([]Line, 0, len(p.changes))
+		for _, c := range p.changes {
+			p.lines = append(p.lines, Line{
+				Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key],
+			})
+		}
+	})
+	return p.lines
 }
 
 func (p *plan[K, V]) DesiredLines() []Line {

@@ -334,11 +334,30 @@ func (y *egressFixture) checkLabelChanges(t *testing.T) string {
 	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Pod "+ns+" a", "role", "out")
 	y.expectEgressAs(t, "a."+ns, "91.224.11.203")
+	y.checkSelectorChanges(t, own)
 	y.SetLabel(t, "Namespace "+ns, "wants", "-")
 	y.expectEgressAs(t, "a."+ns, own)
 	y.SetLabel(t, "Pod "+ns+" a", "role", "-")
 	y.expectEgressAs(t, "b."+ns, own)
-	return "a pod's and a namespace's label move a pod there and back"
+	return "a pod's and a namespace's label, and a selector, move a pod there and back"
+}
+
+// checkSelectorChanges lets an EgressIP select other pods of the same project. This changes no row of the egress router,
+// so the controller compiles this EgressIP only.
+func (y *egressFixture) checkSelectorChanges(t *testing.T, own string) {
+	t.Helper()
+	before := y.ReadMetrics(t)
+	for _, c := range []struct{ role, address string }{{"nobody", own}, {"out", "91.224.11.203"}} {
+		y.createEgressIP(t, "labels", "{egressIPs: [91.224.11.203], namespaceSelector: {matchLabels: {wants: egress}}, "+
+			"podSelector: {matchLabels: {role: "+c.role+"}}}")
+		y.expectEgressAs(t, "a."+y.namespaces[0], c.address)
+	}
+	now := y.ReadMetrics(t)
+	const single, wrong = `sallyport_egress_runs_total{compiled="egressips"}`, `sallyport_memo_checks_total{result="different"}`
+	if now[single] == before[single] || now[wrong] > 0 {
+		t.Errorf("%.0f runs compiled the changed EgressIP only, and %.0f checks of memos found a difference",
+			now[single]-before[single], now[wrong])
+	}
 }
 
 // checkPodTurnover shows that a new pod is selected, and that a pod that reuses the address of a deleted pod is

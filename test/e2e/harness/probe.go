@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ type Probe struct {
 	lastAnswer  time.Time
 	longestGap  time.Duration
 	count       int
+	answerTimes []time.Time
 	seenSources map[string]int // addresses that the host saw
 }
 
@@ -63,6 +65,7 @@ func (p *Probe) recordAnswer(answer string) {
 	p.longestGap = max(p.longestGap, now.Sub(p.lastAnswer))
 	p.lastAnswer = now
 	p.count++
+	p.answerTimes = append(p.answerTimes, now)
 	p.seenSources[address]++
 }
 
@@ -125,4 +128,11 @@ func (p *Probe) SourceAddresses() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.seenSources)
+}
+
+// AnswerTimes returns when answers arrived.
+func (p *Probe) AnswerTimes() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.answerTimes)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ type egressCluster struct {
 	networks map[string]netip.Prefix            // as observed: of the ports of the egress router
 	groups   map[string]snapshot.HAChassisGroup // the same: its chassis groups
 	rows     intent.Rows                        // of the egress router
+	memo     *compile.EgressMemo                // of the last run
 }
 
 // newEgressCluster returns a cluster with the project of the golden cases and others that only have a namespace.
@@ -50,12 +52,7 @@ func newEgressCluster(t testing.TB, size egressSize) *egressCluster {
 	}
 	for i := range size.projects {
 		name := projectName(i)
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID(name), Labels: namespaceLabels(name),
-			Annotations: map[string]string{kubeovn.LogicalSwitchAnnotation: name + "-default"},
-		}}
-		kube.AdoptByLabels(ns)
-		c.put(t, ns)
+		c.put(t, newProjectNamespace(name))
 		if i > 0 {
 			organization, project, _ := strings.Cut(name, "-")
 			c.put(t, &kubedcv1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: organization, Name: project}})
@@ -78,7 +75,20 @@ func newEgressCluster(t testing.TB, size egressSize) *egressCluster {
 	if changed := c.runEgress(t); changed != 0 || len(c.rows) < 8*size.egressIPs {
 		t.Fatalf("the egress router is not in steady state: %d rows, %d of them change", len(c.rows), changed)
 	}
+	if !c.memo.Settle() {
+		t.Fatal("there is no memo of the egress router")
+	}
 	return c
+}
+
+// newProjectNamespace returns the namespace of a project.
+func newProjectNamespace(name string) *corev1.Namespace {
+	out := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Labels: namespaceLabels(name),
+		Annotations: map[string]string{kubeovn.LogicalSwitchAnnotation: name + "-default"},
+	}}
+	kube.AdoptByLabels(out)
+	return out
 }
 
 // projectName returns the name of the namespace of a project. The first is the one of the golden cases.
@@ -173,30 +183,33 @@ func (c *memoryCluster) send(t testing.TB, o client.Object) {
 	c.events[string(key.Kind)].Modify(o)
 }
 
-// enqueue counts a shard that an event enqueues.
-func (c *memoryCluster) enqueue(of shard.Shard) {
+// enqueue records a shard that an event enqueues.
+func (c *memoryCluster) enqueue(e kube.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.enqueued[of]++
+	c.enqueued[e.Shard] = append(c.enqueued[e.Shard], e.Object)
 	c.changed.Broadcast()
 }
 
-// takeShards waits until events have enqueued shards, each as often as wanted, and forgets all that are enqueued.
-func (c *memoryCluster) takeShards(t testing.TB, wanted map[shard.Shard]int) {
+// takeShards waits until events have enqueued shards, each as often as wanted, and forgets all that are enqueued. It
+// returns what the shard of egress addresses has to read anew.
+func (c *memoryCluster) takeShards(t testing.TB, wanted map[shard.Shard]int) []intent.ObjectKey {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	defer time.AfterFunc(time.Minute, c.changed.Broadcast).Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for of, count := range wanted {
-		for c.enqueued[of] < count {
+		for len(c.enqueued[of]) < count {
 			if time.Now().After(deadline) {
 				t.Fatalf("events have enqueued %v, not %d times %s", c.enqueued, count, of)
 			}
 			c.changed.Wait()
 		}
 	}
+	out := c.enqueued[shard.Egress]
 	clear(c.enqueued)
+	return out
 }
 
 // runEgress does what a run of the egress shard does in Kubernetes and in compile, and returns how many rows change.
@@ -215,25 +228,45 @@ func (c *egressCluster) runEgress(t testing.TB) int {
 			}
 		}
 	}
-	want, verdicts := compile.Egress(world)
+	want, verdicts, memo := compile.EgressWithMemo(world)
 	objects, err := state.PreparePlan(ctx, kube.NewObjects(c.Cluster, ownership.EgressVpc), want.Objects)
 	if err != nil {
 		t.Fatal(err)
 	}
-	statuses := status.RenderStatuses(verdicts, status.NewOutcome([]state.Plan{objects}, nil))
-	target, err := kube.NewStatuses(c.Cluster, inputs.EgressIPObjects(), time.Now, nil)
-	if err == nil {
-		_, err = state.PreparePlan(ctx, target, statuses, state.SkipRemovals)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	c.prepareStatuses(t, inputs.EgressIPObjects(), verdicts, []state.Plan{objects})
 	changed := state.Diff(want.Rows, c.rows)
-	c.rows = want.Rows
+	c.rows, c.memo = want.Rows, memo
 	for _, change := range changed {
 		c.observe(change)
 	}
 	return len(changed)
+}
+
+// prepareStatuses does what a run does for the status of objects, without writing it.
+func (c *egressCluster) prepareStatuses(t testing.TB, of []client.Object, verdicts []intent.Verdict, plans []state.Plan) {
+	t.Helper()
+	statuses := status.RenderStatuses(verdicts, status.NewOutcome(plans, nil))
+	target, err := kube.NewStatuses(c.Cluster, of, time.Now, nil)
+	if err == nil {
+		_, err = state.PreparePlan(context.Background(), target, statuses, state.SkipRemovals)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// updateEgress does what a run of the egress shard does if only these EgressIPs have changed.
+func (c *egressCluster) updateEgress(t testing.TB, changed []intent.ObjectKey) {
+	t.Helper()
+	objects, requests, ok := c.GatherEgressIPs(context.Background(), changed)
+	if !ok {
+		t.Fatalf("not all of %v are read", changed)
+	}
+	update, ok := c.memo.Update(requests)
+	if !ok {
+		t.Fatalf("the change of %v needs a run of all egress addresses", changed)
+	}
+	c.prepareStatuses(t, objects, update.Verdicts, nil)
 }
 
 // observe puts a changed row into what the next run observes.
@@ -274,54 +307,105 @@ func (c *egressCluster) changeEgressIP(t testing.TB, n int) {
 	changed.Generation = int64(n + 1)
 	changed.Spec.PodSelector.MatchLabels["app"] = appName(20 + n%2)
 	c.send(t, changed)
-	c.takeShards(t, map[shard.Shard]int{shard.Egress: 1, shard.Named(costVPC): 1})
-	c.runEgress(t)
+	c.updateEgress(t, c.takeShards(t, map[shard.Shard]int{shard.Egress: 1, shard.Named(costVPC): 1}))
 	want, _ := c.compile(t)
 	c.costShard.rows = want.Rows
 }
 
-// The most processor time that a change may need: a change of a pod does not depend on the number of EgressIPs. A change
-// of an EgressIP runs the shard of all egress addresses, which costs its size, but not that of the cluster.
+// changeNamespace sends the event of a namespace with another label, and runs what it enqueues: its EgressIPs, and its
+// project.
+func (c *egressCluster) changeNamespace(t testing.TB, n int) {
+	t.Helper()
+	changed := newProjectNamespace(costVPC)
+	changed.Labels["note"] = fmt.Sprint(n % 2)
+	c.send(t, changed)
+	selecting := c.size.egressIPs / c.size.projects
+	keys := c.takeShards(t, map[shard.Shard]int{shard.Egress: 2 * selecting, shard.Named(costVPC): 1})
+	slices.SortFunc(keys, intent.ObjectKey.Compare)
+	if keys = slices.Compact(keys); len(keys) != selecting {
+		t.Fatalf("%d EgressIPs are enqueued, wanted %d", len(keys), selecting)
+	}
+	c.updateEgress(t, keys)
+	want, _ := c.compile(t)
+	c.costShard.rows = want.Rows
+}
+
+// checkReleasedAddresses checks that of released addresses only the one that an EgressIP requests runs all egress
+// addresses. The last one belongs to a project, whose run shows that all events are handled.
+func (c *egressCluster) checkReleasedAddresses(t *testing.T) {
+	t.Helper()
+	none := c.size.egressIPs // no EgressIP has this number
+	for n, address := range []int{none, 0, none + 1} {
+		released := newEgressOvnEip(address)
+		released.Name, released.Labels = fmt.Sprintf("released-%d", n), nil
+		if n == 2 {
+			released.Labels = ownership.ManagedLabels(costVPC)
+		}
+		c.put(t, released)
+		c.events[string(intent.OvnEip)].Delete(released)
+	}
+	got := c.takeShards(t, map[shard.Shard]int{shard.Named(costVPC): 1})
+	if len(got) != 1 || got[0] != (intent.ObjectKey{}) {
+		t.Errorf("released addresses have run the egress addresses for %v, wanted once", got)
+	}
+}
+
+// The most processor time that a change may need. It does not depend on the number of EgressIPs, unless it adds or
+// removes an address or a link: then all egress addresses are compiled, which costs their number, but not that of the
+// cluster.
 const (
-	maxPodChange            = 20 * time.Millisecond
-	maxEgressChangePerEntry = 400 * time.Microsecond
+	maxEgressChange       = 20 * time.Millisecond
+	maxEgressRunPerEgress = 400 * time.Microsecond
 )
 
-// TestScale5EgressChange measures what the controller does for one changed pod and one changed EgressIP, from the event
+// TestScale5EgressChange measures what the controller does for one changed pod, namespace and EgressIP, from the event
 // on, in Kubernetes' caches and in compile, without the northbound database.
 func TestScale5EgressChange(t *testing.T) {
 	item := scaleItems.Item(t, 5)
 	size := show.ChooseSize(egressSize{10_000, 1000, 100_000, 10}, egressSize{300, 100, 2000, 10})
 	c := newEgressCluster(t, size)
-	measure := func(changes int, change func(testing.TB, int)) (cpu time.Duration, bytes uint64) {
+	figure := fmt.Sprintf("%d EgressIPs, %d projects, %d pods, without the northbound database:", size.egressIPs,
+		size.projects, size.pods)
+	for _, m := range []struct {
+		what    string
+		changes int
+		change  func(testing.TB, int)
+		limit   time.Duration
+	}{
+		{"a changed pod", 200, c.changePod, maxEgressChange},
+		{"a changed namespace", 200, c.changeNamespace, maxEgressChange},
+		{"a changed EgressIP", 200, c.changeEgressIP, maxEgressChange},
+		{
+			"a run of all, for a new or deleted address or link,", 5, func(t testing.TB, _ int) { c.runEgress(t) },
+			50*time.Millisecond + time.Duration(size.egressIPs)*maxEgressRunPerEgress,
+		},
+	} {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		begin := processCPUTime(t)
-		for n := range changes {
-			change(t, n)
+		for n := range m.changes {
+			m.change(t, n)
 		}
-		cpu = (processCPUTime(t) - begin) / time.Duration(changes)
+		cpu := (processCPUTime(t) - begin) / time.Duration(m.changes)
 		runtime.ReadMemStats(&after)
-		return cpu, (after.TotalAlloc - before.TotalAlloc) / uint64(changes)
+		figure += fmt.Sprintf(" %s needs %.2f ms of CPU and allocates %d KB;", m.what, harness.Milliseconds(cpu),
+			(after.TotalAlloc-before.TotalAlloc)/uint64(m.changes)>>10)
+		if cpu > m.limit {
+			t.Errorf("%s needs %s of CPU, wanted at most %s", m.what, cpu, m.limit)
+		}
 	}
-	pod, podBytes := measure(200, c.changePod)
-	egressIP, egressBytes := measure(5, c.changeEgressIP)
-	item.AddFigure("%d EgressIPs, %d projects, %d pods, without the northbound database: a changed pod needs %.2f ms of "+
-		"CPU and allocates %d KB; a changed EgressIP %.0f ms and %.1f MB", size.egressIPs, size.projects, size.pods,
-		harness.Milliseconds(pod), podBytes>>10, harness.Milliseconds(egressIP), float64(egressBytes)/(1<<20))
-	if pod > maxPodChange {
-		t.Errorf("a changed pod needs %s of CPU, wanted at most %s", pod, maxPodChange)
-	}
-	if limit := 50*time.Millisecond + time.Duration(size.egressIPs)*maxEgressChangePerEntry; egressIP > limit {
-		t.Errorf("a changed EgressIP needs %s of CPU, wanted at most %s", egressIP, limit)
-	}
+	c.checkReleasedAddresses(t)
+	item.AddFigure("%s", strings.TrimSuffix(figure, ";"))
 }
 
 // BenchmarkEgressChange is the same for profiles.
 func BenchmarkEgressChange(b *testing.B) {
 	c := newEgressCluster(b, egressSize{10_000, 1000, 100_000, 10})
-	for name, change := range map[string]func(testing.TB, int){"pod": c.changePod, "EgressIP": c.changeEgressIP} {
+	for name, change := range map[string]func(testing.TB, int){
+		"pod": c.changePod, "namespace": c.changeNamespace, "EgressIP": c.changeEgressIP,
+		"all": func(t testing.TB, _ int) { c.runEgress(t) },
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for n := range b.N {

@@ -44,8 +44,8 @@ type memoryCluster struct {
 	informers map[string]toolscache.SharedIndexInformer // by kind
 	events    map[string]*watch.FakeWatcher             // by kind
 	versions  int
-	enqueued  map[shard.Shard]int // how often events have enqueued each shard
-	changed   *sync.Cond          // enqueued has changed
+	enqueued  map[shard.Shard][]intent.ObjectKey // of the events that have enqueued each shard: what to read anew
+	changed   *sync.Cond                         // enqueued has changed
 }
 
 // emptySource is an API server without objects, and with the events that a test sends.
@@ -66,7 +66,7 @@ func newMemoryCluster(t testing.TB) *memoryCluster {
 	t.Helper()
 	out, options := &memoryCluster{
 		informers: map[string]toolscache.SharedIndexInformer{}, events: map[string]*watch.FakeWatcher{},
-		enqueued: map[shard.Shard]int{},
+		enqueued: map[shard.Shard][]intent.ObjectKey{},
 	}, kube.CacheOptions()
 	out.changed = sync.NewCond(&out.mu)
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -96,7 +96,7 @@ func newMemoryCluster(t testing.TB) *memoryCluster {
 	if out.Cluster, err = kube.NewCluster(t.Context(), api, store); err != nil {
 		t.Fatal(err)
 	}
-	if err := out.Watch(t.Context(), store, func(e kube.Event) { out.enqueue(e.Shard) }); err != nil {
+	if err := out.Watch(t.Context(), store, out.enqueue); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = store.Start(t.Context()) }() // if it fails, WaitForCacheSync fails too
