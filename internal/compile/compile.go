@@ -47,6 +47,7 @@ func (c *compiler) emit() {
 	c.emitEgressIPs()       // policies and links for pods that EgressIPs select
 	c.emitEgressPolicies()  // policies and SNAT of EgressServices and EgressRoutes
 	c.emitNodeBackends()    // management VPC: load balancers with backends on nodes
+	c.emitFIPSubnetAccess() // management VPC: targets of FIps reach its other Subnets
 	c.emitFIPOutbound()     // policies and SNAT for the targets of FIps
 	c.emitReturnPaths()     // replies leave through the network the request arrived on
 	c.isolateMisplaced()    // drop packets of pods on the wrong switch

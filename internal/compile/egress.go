@@ -481,9 +481,9 @@ func (q *egressIPRequest) checkUnservedPods() intent.Finding {
 		served = fmt.Sprintf("; selected pods of %s are served", humanize.JoinLimited(q.Vpcs, 3))
 	}
 	return intent.Finding{Reason: intent.PodsNotServed, Message: fmt.Sprintf(
-		"%d %s neither of a project nor on Subnet %s and can't use the addresses (%s as if not selected, regardless of "+
-			"failurePolicy): %s%s; restrict the selectors to namespaces of projects and of that Subnet",
-		q.UnservedPods.Number, what, kubeovn.ManagementSubnet, they, q.UnservedPods, served)}
+		"%d %s neither of a project nor on an overlay Subnet of VPC %s and can't use the addresses (%s as if not selected, "+
+			"regardless of failurePolicy): %s%s; restrict the selectors to namespaces of projects and of such Subnets",
+		q.UnservedPods.Number, what, kubeovn.ManagementVpc, they, q.UnservedPods, served)}
 }
 
 func (e *egressCompiler) buildVerdicts() []intent.Verdict {

@@ -212,24 +212,24 @@ func TestUnservedPods(t *testing.T) {
 		vpcs []string
 		want string
 	}{
-		"one": {1, nil, "1 selected pod is neither of a project nor on Subnet ovn-default and can't use the addresses " +
+		"one": {1, nil, "1 selected pod is neither of a project nor on an overlay Subnet of VPC ovn-cluster and can't use the addresses " +
 			"(it leaves as if not selected, regardless of failurePolicy): " +
-			"kube-system/dns-00001; restrict the selectors to namespaces of projects and of that Subnet"},
+			"kube-system/dns-00001; restrict the selectors to namespaces of projects and of such Subnets"},
 		"many, beside a project": {
 			20000,
 			[]string{"acme-prod"},
-			"20000 selected pods are neither of a project nor on Subnet ovn-default and can't use the addresses " +
+			"20000 selected pods are neither of a project nor on an overlay Subnet of VPC ovn-cluster and can't use the addresses " +
 				"(they leave as if not selected, regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002, kube-system/dns-00003 " +
 				"and 19997 more; " +
-				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects and of that Subnet",
+				"selected pods of acme-prod are served; restrict the selectors to namespaces of projects and of such Subnets",
 		},
 		"beside many projects": {
 			2,
 			[]string{"a", "b", "c", "d", "e"},
-			"2 selected pods are neither of a project nor on Subnet ovn-default and can't use the addresses " +
+			"2 selected pods are neither of a project nor on an overlay Subnet of VPC ovn-cluster and can't use the addresses " +
 				"(they leave as if not selected, regardless of failurePolicy): kube-system/dns-00001, kube-system/dns-00002; " +
 				"selected pods of a, b, c and 2 more are served; " +
-				"restrict the selectors to namespaces of projects and of that Subnet",
+				"restrict the selectors to namespaces of projects and of such Subnets",
 		},
 	} {
 		r := newEgressIP("a", 0, "198.51.100.7")

@@ -62,9 +62,22 @@ func (c *compiler) emitSelections() redirectedPods {
 			Name:      ownership.EgressIPPodSet(c.w.Shard, s.EgressIP),
 			Addresses: joinAddresses(pods),
 		}, selectionRef(s))
-		c.out.AddRow(c.w.Shard, policy, selectionRef(s))
+		for _, on := range c.listSelectedSubnets(s) {
+			policy.Match = on.matchEgress(match.AddressSet(c.familyOf(nil),
+				ownership.EgressIPPodSet(c.w.Shard, s.EgressIP))).String()
+			c.out.AddRow(c.w.Shard, policy, selectionRef(s))
+		}
 	}
 	return out
+}
+
+// listSelectedSubnets returns a compiler for the VPC's subnet, and in the management VPC for each other subnet of a
+// namespace or a pod that an EgressIP selects.
+func (c *compiler) listSelectedSubnets(s snapshot.Selection) []*compiler {
+	return slices.DeleteFunc(c.listPodSubnets(c.familyOf(nil)), func(on *compiler) bool {
+		return on.subnet != nil && !slices.Contains(s.Subnets, on.subnet.Name) &&
+			!slices.ContainsFunc(s.Pods, on.project.owns)
+	})
 }
 
 // excludeSelected returns the pods that an EgressIP selects and no older one does. It adds a note (an event) about the
@@ -120,8 +133,8 @@ func (c *compiler) egressIPPriority() int {
 	return ownership.EgressIPSelected
 }
 
-// buildEgressIPPolicy returns the policy that reroutes selected pods to the available addresses of an EgressIP. Without
-// any address it drops their packets, or has no action if the EgressIP fails open.
+// buildEgressIPPolicy returns the policy that reroutes selected pods to the available addresses of an EgressIP, without
+// its match. If no address is available it drops their packets, or has no action if the EgressIP fails open.
 func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRouterPolicy {
 	var nextHops []string
 	for _, l := range s.Links {
@@ -129,11 +142,7 @@ func (c *compiler) buildEgressIPPolicy(s snapshot.Selection) intent.LogicalRoute
 		nextHops = append(nextHops, l.PeerNetwork.Addr().String())
 	}
 	slices.Sort(nextHops)
-	policy := intent.LogicalRouterPolicy{
-		Priority: c.egressIPPriority(),
-		Match: c.matchEgress(match.AddressSet(c.familyOf(nil),
-			ownership.EgressIPPodSet(c.w.Shard, s.EgressIP))).String(),
-	}
+	policy := intent.LogicalRouterPolicy{Priority: c.egressIPPriority()}
 	switch {
 	case len(nextHops) > 0:
 		policy.Action, policy.NextHops = "reroute", strings.Join(nextHops, " ")

@@ -201,11 +201,14 @@ func listInterfaces(interfaces []intent.VMInterface) string {
 	return strings.Join(names, ", ")
 }
 
-// checkTargetInSubnet checks that the target is in the project's subnet. OVN would translate to any address, including
-// those of other networks.
+// checkTargetInSubnet checks that the target is in the project's subnet, or in one of the management VPC. OVN would
+// translate to any address, including those of other networks.
 func (c *compiler) checkTargetInSubnet(f *fip) intent.Finding {
 	prefix := c.project.prefix(c.familyOf(f.eip))
 	if !f.target.IsValid() || prefix.Contains(f.target) {
+		return intent.Finding{}
+	}
+	if c.findSubnet(f.target) != nil && ipfamily.Of(f.target) == c.familyOf(f.eip) {
 		return intent.Finding{}
 	}
 	if !prefix.IsValid() {

@@ -73,7 +73,9 @@ func (c *compiler) emitFIPOutbound() {
 			c.emitDestinationSets(f.eip.external.Family())
 			c.emitManagementOnLinkPort(f.eip.external.Family())
 			c.emitManagementSNAT(f)
-			c.emitOutboundReroutes(f, ownership.ManagementFIP, ownership.ManagementFIPOnLink)
+			if on := c.findSubnet(f.target); on != nil { // accepted targets are in a subnet
+				on.emitOutboundReroutes(f, ownership.ManagementFIP, ownership.ManagementFIPOnLink)
+			}
 			continue
 		}
 		c.emitOnLinkPort(f.eip.external.Family())

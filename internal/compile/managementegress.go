@@ -9,6 +9,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -20,9 +21,18 @@ func (c *compiler) emitManagementEgress(redirected redirectedPods) {
 	f := c.familyOf(nil)
 	c.redirectedPods = slices.SortedFunc(maps.Keys(redirected.egressIPs), netip.Addr.Compare)
 	c.emitDestinationSets(f)
-	if redirected.closes {
-		c.emitManagementFailClosed(f, redirected.closed)
-		c.emitUnclassifiedDrop(f)
+	if !redirected.closes {
+		return
+	}
+	for name, addresses := range map[string][]netip.Addr{
+		ownership.FailClosedPodSet(c.w.Shard): redirected.closed,
+		ownership.ClassifiedPodSet(c.w.Shard): c.w.PodAddresses,
+	} {
+		c.out.AddRow(c.w.Shard, intent.AddressSet{Name: name, Addresses: joinAddresses(addresses)}, c.project.ref())
+	}
+	for _, on := range c.listPodSubnets(f) { // any of them may get a pod that an EgressIP selects
+		on.emitManagementFailClosed(f)
+		on.emitUnclassifiedDrop(f)
 	}
 }
 
@@ -41,18 +51,16 @@ func (c *compiler) emitDestinationSets(f ipfamily.Family) {
 }
 
 // servicePrefixes returns the prefixes of Services and of the pods themselves. Kube-OVN has policies for the other
-// destinations inside the cluster.
+// destinations inside the cluster, such as other Subnets.
 func (c *compiler) servicePrefixes() []netip.Prefix {
 	return append(c.project.Prefixes[:len(c.project.Prefixes):len(c.project.Prefixes)], c.w.Config.ClusterPrefixes...)
 }
 
 // emitManagementFailClosed drops the packets of pods whose EgressIP fails closed, below the policy that redirects them.
 // northd ignores that policy while the router has no port for its next hop, and Kube-OVN's policies would apply.
-func (c *compiler) emitManagementFailClosed(f ipfamily.Family, closed []netip.Addr) {
-	set := ownership.FailClosedPodSet(c.w.Shard)
-	c.out.AddRow(c.w.Shard, intent.AddressSet{Name: set, Addresses: joinAddresses(closed)}, c.project.ref())
+func (c *compiler) emitManagementFailClosed(f ipfamily.Family) {
 	c.out.AddRow(c.w.Shard, intent.DropPolicy(ownership.ManagementFailClosed,
-		c.matchEgress(match.AddressSet(f, set))).ToRouterPolicy(), c.project.ref())
+		c.matchEgress(match.AddressSet(f, ownership.FailClosedPodSet(c.w.Shard)))).ToRouterPolicy(), c.project.ref())
 }
 
 // emitUnclassifiedDrop drops packets to the outside of pods that are not classified yet: an EgressIP that fails closed
@@ -64,7 +72,6 @@ func (c *compiler) emitUnclassifiedDrop(f ipfamily.Family) {
 	group := ownership.SourceRangePortGroup(port)
 	classified, inside := ownership.ClassifiedPodSet(c.w.Shard), ownership.InsideAddressSet(c.w.Shard)
 	row(intent.PortGroup{Name: group, Ports: port})
-	row(intent.AddressSet{Name: classified, Addresses: joinAddresses(c.w.PodAddresses)})
 	rule := func(priority int, packets match.Expr, action string) {
 		row(intent.ACL{
 			PortGroup: group, Direction: intent.ToLport, Priority: priority, Action: action,
@@ -81,28 +88,37 @@ func (c *compiler) emitUnclassifiedDrop(f ipfamily.Family) {
 // port to a port of their own, where the policies of EgressIPs do not apply, and Kube-OVN's policies do. The rows do not
 // depend on the number of pods. It reports whether there are any.
 func (c *compiler) emitNodeReturn() bool {
-	if c.w.Management == nil || !c.hasEgressIPs() && len(c.redirectedPods) == 0 || c.w.Engine.MissingCapabilities != "" ||
+	if c.w.Management == nil || !c.hasRedirectedPods() || c.w.Engine.MissingCapabilities != "" ||
 		!c.w.Engine.RouterPorts[c.internalPortName()] {
 		return false
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.nodeReturnRef()) }
-	f := c.familyOf(nil)
-	inside, port := internalByFamily[f], ownership.NodeReturnRouterPort(c.w.Shard, c.subnetName())
+	f, port := c.familyOf(nil), ownership.NodeReturnRouterPort(c.w.Shard, c.subnetName())
 	mac := intent.DeriveMAC(port)
-	row(intent.LogicalRouterPort{Name: port, MAC: mac, Network: inside.nodeReturn})
+	network, nextHop := c.nodeReturnNetwork(f)
+	row(intent.LogicalRouterPort{Name: port, MAC: mac, Network: network})
 	row(intent.LogicalSwitchPort{
 		Switch: c.subnetName(), Name: ownership.NodeReturnSwitchPort(c.w.Shard, c.subnetName()), RouterPort: port,
 	})
 	row(intent.StaticMACBinding{
-		Port: ownership.HairpinRouterPort(c.w.Shard, c.subnetName()), Address: inside.nodeReturnHop, MAC: mac,
+		Port: ownership.HairpinRouterPort(c.w.Shard, c.subnetName()), Address: nextHop, MAC: mac,
 	})
 	c.emitRouterPolicy(intent.ReroutePolicy(ownership.ReturnReply, match.All(match.InPort(c.internalPortName()),
-		match.Marked(ownership.NodeReturnMark)), inside.nodeReturnHop), c.nodeReturnRef())
+		match.Marked(ownership.NodeReturnMark)), nextHop), c.nodeReturnRef())
 	group := ownership.SourceRangePortGroup(c.routerSwitchPort())
 	c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: c.routerSwitchPort()}, c.project.ref())
 	emitLabel(group, c.routerSwitchPort(), ownership.DefaultNetworkLabel, row)
 	c.emitNodeReturnMarks(f, mac, row)
 	return true
+}
+
+// hasRedirectedPods reports whether pods of the subnet use egress addresses or floating IPs, or will as soon as they
+// exist.
+func (c *compiler) hasRedirectedPods() bool {
+	return slices.ContainsFunc(c.redirectedPods, c.project.owns) || c.hasEgressIPs() && (c.subnet == nil ||
+		slices.ContainsFunc(c.w.Selections, func(s snapshot.Selection) bool {
+			return slices.Contains(s.Subnets, c.subnet.Name)
+		}))
 }
 
 // emitNodeReturnMarks adds the QoS rows that mark the replies, as emitMarkQoS does for those to networks.

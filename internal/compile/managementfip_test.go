@@ -22,9 +22,13 @@ func managementFIPFixture(fips ...snapshot.FIp) *snapshot.VpcInput {
 	w.Selections = nil
 	w.Management.GatewayChassis = []string{"chassis-a"}
 	w.Management.PortAddresses = map[string]map[netip.Addr]bool{
-		"mail":  {addr("10.16.0.2"): true, addr("10.16.0.3"): true},
-		"plain": {addr("10.16.0.4"): true},
+		"mail":  {addr("10.16.0.2"): true, addr("10.16.0.3"): true, addr("10.50.0.2"): true},
+		"plain": {addr("10.16.0.4"): true, addr("10.50.0.3"): true},
 	}
+	w.Management.Subnets = []snapshot.PodSubnet{{
+		Name: "gates", Prefixes: []netip.Prefix{netip.MustParsePrefix("10.50.0.0/24")},
+	}}
+	w.Engine.RouterPorts[kubeovn.RouterPort(w.Shard, "gates")] = true
 	w.Engine.Vpc.Ready, w.Engine.Subnet.Ready = true, true
 	w.Engine.OvnEips = map[string]snapshot.OvnEip{}
 	for i, name := range []string{"public", "cloud"} {
@@ -145,7 +149,10 @@ func TestOutboundTargetsAnswerThroughNodes(t *testing.T) {
 // its virtual machine reports.
 func TestManagementFIPsAffectTheirNamespaceOnly(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	targets := []string{"10.16.0.1", "10.16.0.2", "10.16.0.3", "10.16.0.4", "10.16.0.9", "172.22.1.1", "198.51.100.11"}
+	targets := []string{
+		"10.16.0.1", "10.16.0.2", "10.16.0.3", "10.16.0.4", "10.16.0.9", "10.50.0.2",
+		"10.50.0.3", "10.50.0.9", "172.22.1.1", "198.51.100.11",
+	}
 	translated := 0
 	for range 500 {
 		w := managementFIPFixture()
@@ -185,5 +192,46 @@ func TestManagementFIPsAffectTheirNamespaceOnly(t *testing.T) {
 	}
 	if translated < 500 {
 		t.Errorf("only %d rows were checked", translated)
+	}
+}
+
+// Targets of FIps reach the other Subnets and the nodes' Subnet through the on-link loopback port, where the source route
+// of Kube-OVN does not apply.
+func TestFIPTargetsReachOtherSubnets(t *testing.T) {
+	const toGates = `reroute 169.254.90.2 10.16.0.2 → 10.50.0.0/24 100.64.0.0/16`
+	for name, c := range map[string]struct {
+		change func(*snapshot.VpcInput)
+		want   string
+	}{
+		"other Subnets": {func(*snapshot.VpcInput) {}, toGates},
+		"no other Subnet": {func(w *snapshot.VpcInput) {
+			w.Management.Subnets, w.Management.JoinPrefixes = nil, nil
+		}, ""},
+		"no FIp": {func(w *snapshot.VpcInput) { w.FIps = nil }, ""},
+	} {
+		w := managementFIPFixture(newFIP("a", "public", false), newFIP("b", "cloud", false))
+		w.Management.JoinPrefixes = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/16")}
+		c.change(w)
+		in, _ := Shard(w)
+		if err := in.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got, sets := "", map[string]string{}
+		for _, row := range in.Rows {
+			switch r := row.Value.(type) {
+			case intent.AddressSet:
+				sets[r.Name] = r.Addresses
+			case intent.LogicalRouterPolicy:
+				if r.Priority == ownership.FIPSubnets {
+					got = r.Action + " " + r.NextHops
+				}
+			}
+		}
+		if got != "" {
+			got += " " + sets[ownership.FIPTargetSet("ovn-default")] + " → " + sets[ownership.OtherSubnetSet("ovn-default")]
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

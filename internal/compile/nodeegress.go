@@ -475,8 +475,25 @@ func (n *nodesCompiler) buildVerdict(d *nodeEgressPolicy) intent.Verdict {
 		out.Through = append(out.Through, nodeRef(at.node))
 		out.Waiting = firstProblem(out.Waiting, checkAgentReport(n.w.NodePaths, at.node, at.network))
 	}
-	out.Facts, out.Waiting = facts, firstProblem(out.Waiting, d.waiting)
+	out.Facts, out.Waiting, out.Partly = facts, firstProblem(out.Waiting, d.waiting), n.checkOutboundFIPs(d)
 	return out
+}
+
+// checkOutboundFIPs returns the finding that pods of a policy leave with the address of a FIp and never reach the rules
+// of their node.
+func (n *nodesCompiler) checkOutboundFIPs(d *nodeEgressPolicy) intent.Finding {
+	var overridden []string
+	for _, p := range d.pods {
+		if name := n.w.OutboundFIps[p.Address]; name != "" {
+			overridden = append(overridden, fmt.Sprintf("%s (FIp %s)", p.Address, name))
+		}
+	}
+	if slices.Sort(overridden); len(overridden) == 0 {
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.OverriddenByFIp, Message: fmt.Sprintf(
+		"it has no effect on pods that leave with a floating IP: %s; remove spec.outbound of the FIp, or exclude the pods",
+		humanize.JoinLimited(slices.Compact(overridden), 3))}
 }
 
 // countPods returns the number of pods with these addresses. A pod may have an address of each family.

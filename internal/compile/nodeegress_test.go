@@ -53,6 +53,12 @@ func TestNodeEgressVerdicts(t *testing.T) {
 		reason string
 	}{
 		"in force": {func(*snapshot.NodePathInput) {}, ""},
+		"a pod leaves with a floating IP": {func(w *snapshot.NodePathInput) {
+			w.OutboundFIps = map[netip.Addr]string{addr("10.0.0.2"): "front"}
+		}, intent.OverriddenByFIp},
+		"a pod of nobody does": {func(w *snapshot.NodePathInput) {
+			w.OutboundFIps = map[netip.Addr]string{addr("10.0.0.9"): "front"}
+		}, ""},
 		"a node is not on it": {func(w *snapshot.NodePathInput) {
 			w.LoadBalancers[0].ExternalIPs = []netip.Addr{addr("192.168.20.25")}
 		}, intent.NodeNotOnNetwork},
@@ -101,8 +107,8 @@ func TestNodeEgressVerdicts(t *testing.T) {
 		}, intent.WaitingForAgent},
 	} {
 		_, verdicts := Nodes(nodeEgressFixture(c.change))
-		if v := verdicts[0]; firstProblem(v.Accepted, v.Resolved, v.Waiting).Reason != c.reason {
-			t.Errorf("%s: %v %v %v, want %q", name, v.Accepted, v.Resolved, v.Waiting, c.reason)
+		if v := verdicts[0]; firstProblem(v.Accepted, v.Resolved, v.Waiting, v.Partly).Reason != c.reason {
+			t.Errorf("%s: %v %v %v %v, want %q", name, v.Accepted, v.Resolved, v.Waiting, v.Partly, c.reason)
 		}
 	}
 }

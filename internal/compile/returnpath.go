@@ -41,7 +41,7 @@ func (c *compiler) emitReturnPaths() {
 
 // resolveFIPReturn makes a FIp depend on the return port of its network, or adds the policies of returnPath Source.
 func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
-	if !f.translated || !f.isWanted() {
+	if !f.translated || !f.isWanted() || !c.project.owns(f.target) {
 		return
 	}
 	network := f.eip.external

@@ -76,10 +76,13 @@ func (e *clusterDump) readFIps() []clusterstate.FIp {
 }
 
 func (e *clusterDump) readEgressIPs() []clusterstate.EgressIP {
-	served := projectShards(e.projects.Items)
+	served, subnets := projectShards(e.projects.Items), map[string]*Subnet{}
+	for i := range e.subnets.Items {
+		subnets[e.subnets.Items[i].Name] = &e.subnets.Items[i]
+	}
 	for i := range e.namespaces.Items {
 		ns := &e.namespaces.Items[i]
-		served[ns.Name] = served[ns.Name] || isOnManagementSubnet(ns)
+		served[ns.Name] = served[ns.Name] || isManagementNamespace(ns, subnets[podSubnet(ns)])
 	}
 	return readSorted(e.egressIPs.Items, func(o *ovnv1.EgressIP) clusterstate.EgressIP {
 		out := clusterstate.EgressIP{

@@ -116,6 +116,7 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 			EgressIP: e.Name,
 			Created:  e.CreationTimestamp.Time,
 			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
+			Subnets:  in.selectedSubnets(e),
 		}
 		for _, pod := range in.pods {
 			if in.selectsNamespace(e, pod.Namespace) && choice.pods.Matches(labels.Set(pod.Labels)) {
@@ -322,7 +323,7 @@ func (c *Cluster) selectUnservedPods(ctx context.Context, of []*ovnv1.EgressIP, 
 	selecting := c.selectorLookup(of)
 	for i := range namespaces {
 		ns := &namespaces[i]
-		if isOnManagementSubnet(ns) || ns.DeletionTimestamp != nil || isProject(ns.Name) {
+		if c.isManagementNamespace(ctx, ns) || ns.DeletionTimestamp != nil || isProject(ns.Name) {
 			continue
 		}
 		if err := c.addUnservedPods(ctx, ns, selecting(ns), out); err != nil {
@@ -499,7 +500,7 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		switch {
 		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
-		case isOnManagementSubnet(ns.(*corev1.Namespace)):
+		case w.cluster.isManagementNamespace(ctx, ns.(*corev1.Namespace)):
 			w.enqueueNamed(kubeovn.ManagementVpc)
 		default:
 			w.enqueueSelectingEgressIPs(ctx, ns) // they report that the pod is not served

@@ -93,6 +93,81 @@ func TestSelectedPodsAreAskedFor(t *testing.T) {
 	}
 }
 
+// A namespace on another overlay Subnet of the management VPC is served, and its pods are selected there. One on a Subnet
+// with a VLAN is not.
+func TestEgressOnOtherSubnets(t *testing.T) {
+	for vlan, want := range map[string]struct {
+		namespaces []string
+		unserved   int
+		subnets    []string
+		pods       string
+		asked      string
+	}{
+		"":      {[]string{"edge", "other"}, 0, []string{"gates"}, "[10.16.0.9 10.50.0.9]", kubeovn.ManagementVpc},
+		"vlan7": {[]string{"edge"}, 3, nil, "[10.16.0.9]", ownership.EgressVpc},
+	} {
+		objects := selectedPodsFixture()
+		subnet := &Subnet{ObjectMeta: metav1.ObjectMeta{Name: "gates"}}
+		subnet.Spec.Vpc, subnet.Spec.Vlan, subnet.Spec.CIDRBlock = kubeovn.ManagementVpc, vlan, "10.50.0.0/24"
+		for _, o := range objects {
+			if ns, is := o.(*corev1.Namespace); is && ns.Name == "other" {
+				ns.UID, ns.Annotations = "other", map[string]string{kubeovn.LogicalSwitchAnnotation: "gates,ovn-default"}
+			}
+		}
+		cluster := newFakeCluster(append(objects, subnet)...)
+		_, w, err := cluster.GatherEgress(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.EgressIPs[0]; !slices.Equal(got.ManagementNamespaces, want.namespaces) ||
+			got.UnservedPods.Number != want.unserved {
+			t.Errorf("VLAN %q: namespaces %v, not served %s", vlan, got.ManagementNamespaces, got.UnservedPods)
+		}
+		in, err := cluster.GatherVPC(t.Context(), kubeovn.ManagementVpc, snapshot.Quotas{}, []snapshot.PodPort{
+			podPort("edge", "mail-9", kubeovn.ManagementSubnet, "10.16.0.9"),
+			podPort("other", "mail-9", "gates", "10.50.0.9"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		selections, classified := in.readSelections()
+		if len(selections) != 1 || !slices.Equal(selections[0].Subnets, want.subnets) ||
+			fmt.Sprint(selections[0].Pods) != want.pods || fmt.Sprint(classified) != want.pods {
+			t.Errorf("VLAN %q: selected are %v, classified %v", vlan, selections, classified)
+		}
+		var asked []string
+		m := &eventMapper{cluster: cluster, enqueue: func(of shard.Shard) { asked = append(asked, of.Name) }}
+		m.handleSelectedPod(t.Context(), nil, &corev1.Pod{ObjectMeta: metaIn("other", "new")})
+		if !slices.Equal(asked, []string{want.asked}) {
+			t.Errorf("VLAN %q: a pod asks for %v, want %s", vlan, asked, want.asked)
+		}
+	}
+}
+
+// A Subnet can appear after its namespaces: they were not served before.
+func TestNewPodSubnetIsAskedFor(t *testing.T) {
+	subnet := func(vlan string) *Subnet {
+		s := &Subnet{ObjectMeta: metav1.ObjectMeta{Name: "gates"}}
+		s.Spec.Vpc, s.Spec.Vlan = kubeovn.ManagementVpc, vlan
+		return s
+	}
+	for name, c := range map[string]struct {
+		was, is client.Object
+		want    bool
+	}{
+		"created": {nil, subnet(""), true}, "deleted": {subnet(""), nil, true}, "unchanged": {subnet(""), subnet(""), false},
+	} {
+		asked := map[string]bool{}
+		w := &eventMapper{
+			cluster: newFakeCluster(selectedPodsFixture()...), enqueue: func(of shard.Shard) { asked[of.Name] = true },
+		}
+		w.handleSubnet(t.Context(), c.was, c.is)
+		if asked[kubeovn.ManagementVpc] != c.want || asked[ownership.EgressVpc] != c.want {
+			t.Errorf("%s: asked for %v", name, asked)
+		}
+	}
+}
+
 // EgressIPs are read one by one as they are read with all others.
 func TestGatherEgressIPs(t *testing.T) {
 	objects := selectedPodsFixture()

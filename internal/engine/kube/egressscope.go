@@ -156,13 +156,13 @@ func (c *Cluster) findEgressScopes(ctx context.Context, of []*ovnv1.EgressIP, na
 		if len(by) == 0 {
 			continue
 		}
-		isProject := isLiveProject(ns.Name)
+		isProject, isManaged := isLiveProject(ns.Name), c.isManagementNamespace(ctx, ns)
 		for _, e := range by {
 			scope := out[e.Name]
 			if isProject {
 				scope.vpcs = append(scope.vpcs, ns.Name)
 			}
-			if isOnManagementSubnet(ns) {
+			if isManaged {
 				scope.vpcs = append(scope.vpcs, kubeovn.ManagementVpc)
 				scope.managementNamespaces = append(scope.managementNamespaces, ns.Name)
 			}

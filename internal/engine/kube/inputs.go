@@ -2,6 +2,7 @@ package kube
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -59,6 +60,8 @@ type Inputs struct {
 	ingressServices []*corev1.Service
 	holdingEIps     []*kubedcv1.EIp
 
+	// outboundFIps are, for the shard of NodePaths, the FIps with which their targets leave, by target.
+	outboundFIps map[netip.Addr]string
 	// misplacedPorts are pod ports that OVN reports in the wrong switch.
 	misplacedPorts []snapshot.PodPort
 
@@ -75,8 +78,8 @@ func NewInputs(of shard.Shard) *Inputs {
 		knownNamespaces: map[string]*corev1.Namespace{},
 		otherEIps:       map[string][]*kubedcv1.EIp{},
 		pods:            map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{},
-		ownedObjects: map[intent.ObjectKey]bool{},
-		isStuck:      func(client.Object) bool { return false },
+		ownedObjects: map[intent.ObjectKey]bool{}, outboundFIps: map[netip.Addr]string{},
+		isStuck: func(client.Object) bool { return false },
 	}
 }
 

@@ -46,10 +46,16 @@ func isPodSubnet(s *Subnet) bool {
 		(s.Spec.Provider == "" || s.Spec.Provider == kubeovn.Provider)
 }
 
+// isPodSubnetObject reports whether an object is such a Subnet.
+func isPodSubnetObject(o client.Object) bool {
+	s, ok := o.(*Subnet)
+	return ok && s != nil && isPodSubnet(s)
+}
+
 // isManagementNamespace reports whether the pods of a namespace are in the management VPC permanently.
 func (c *Cluster) isManagementNamespace(ctx context.Context, ns *corev1.Namespace) bool {
 	name := podSubnet(ns)
-	if name == "" || name == kubeovn.ManagementSubnet {
+	if name == "" || name == kubeovn.ManagementSubnet || belongsToShard(ns, ns.Name) {
 		return isOnManagementSubnet(ns)
 	}
 	object, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Subnet, Name: name})
@@ -62,6 +68,11 @@ func (c *Cluster) isManagementNamespace(ctx context.Context, ns *corev1.Namespac
 // isManagementNamespace reports the same with the Subnets of the inputs.
 func (in *Inputs) isManagementNamespace(ns *corev1.Namespace) bool {
 	return isManagementNamespace(ns, in.subnets[podSubnet(ns)])
+}
+
+// isPodSwitch reports whether a switch is that of a Subnet of the management VPC for pods.
+func (in *Inputs) isPodSwitch(name string) bool {
+	return name == kubeovn.ManagementSubnet || in.subnets[name] != nil && isPodSubnet(in.subnets[name])
 }
 
 // gatherManagementSubnets adds the Subnets of the management VPC. They decide which namespaces are in it.
@@ -180,7 +191,7 @@ func (in *Inputs) readManagementVPC() *snapshot.Management {
 		case name == kubeovn.ManagementSubnet:
 		case name == kubeovn.JoinSubnet:
 			out.JoinPrefixes = readPodSubnet(s).Prefixes
-		case isPodSubnet(s) && s.DeletionTimestamp == nil:
+		case isPodSubnet(s) && (s.DeletionTimestamp == nil || s.Status.V4UsingIPs > 0): // Kube-OVN waits for the last pod
 			out.Subnets = append(out.Subnets, readPodSubnet(s))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +18,8 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// An EgressIP selects a pod of the management VPC if the pod has a port on its switch, whatever its namespace. The
-// addresses are those that Kube-OVN wrote to the port: it does so before the pod starts, and users can't write them.
+// An EgressIP selects a pod of the management VPC if the pod has a port on one of its switches, whatever its namespace.
+// The addresses are those that Kube-OVN wrote to the port: it does so before the pod starts, and users can't write them.
 // A user who may write a pod could claim the address of a pod in another namespace with its annotation.
 
 // lookUpSelectedNamespaces adds the selected namespaces of the management VPC if a network restricts who may use it.
@@ -61,7 +62,7 @@ func (c *Cluster) gatherManagementEgress(ctx context.Context, in *Inputs) error 
 // there are any, its pods.
 func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovnv1.EgressIP) error {
 	selecting := c.selectorLookup(all)
-	for name := range in.namespacesOnManagementSubnet() {
+	for name := range in.namespacesInManagementVPC() {
 		ns, err := c.readObject(ctx, intent.ObjectKey{Kind: intent.Namespace, Name: name})
 		if apierrors.IsNotFound(err) {
 			continue // not in the cache yet: its pods are not classified
@@ -87,21 +88,39 @@ func (c *Cluster) gatherSelectedPods(ctx context.Context, in *Inputs, all []*ovn
 	return nil
 }
 
-// namespacesOnManagementSubnet returns the namespaces whose pods get addresses of the management VPC's first Subnet, and
-// those that have pods there.
-func (in *Inputs) namespacesOnManagementSubnet() map[string]bool {
+// namespacesInManagementVPC returns the namespaces whose pods get addresses of the management VPC's Subnets, and those
+// that have pods there.
+func (in *Inputs) namespacesInManagementVPC() map[string]bool {
 	out := map[string]bool{}
 	for name, ns := range in.namespaces {
-		if isOnManagementSubnet(ns) {
+		if in.isManagementNamespace(ns) {
 			out[name] = true
 		}
 	}
 	for _, p := range in.misplacedPorts {
-		if p.Subnet == kubeovn.ManagementSubnet {
+		if in.isPodSwitch(p.Subnet) {
 			out[p.Namespace] = true
 		}
 	}
 	return out
+}
+
+// selectedSubnets returns the Subnets of the namespaces that an EgressIP selects, besides the management VPC's first.
+// They do not depend on pods, which come and go.
+func (in *Inputs) selectedSubnets(e *ovnv1.EgressIP) (out []string) {
+	for name, by := range in.selecting {
+		ns := in.namespaces[name]
+		if ns == nil || !by[e] {
+			continue
+		}
+		for subnet := range strings.SplitSeq(ns.Annotations[kubeovn.LogicalSwitchAnnotation], ",") {
+			if subnet != kubeovn.ManagementSubnet && in.isPodSwitch(subnet) {
+				out = append(out, subnet)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // selectsNamespace reports whether an EgressIP selects a namespace of the shard. A project has one namespace, which all
@@ -110,17 +129,17 @@ func (in *Inputs) selectsNamespace(e *ovnv1.EgressIP, namespace string) bool {
 	return in.selecting == nil || in.selecting[namespace][e]
 }
 
-// podPortIndex is the addresses of the ports on the management VPC's switch.
+// podPortIndex is the addresses of the ports on the management VPC's switches.
 type podPortIndex struct {
 	byPod       map[string][]netip.Addr // by namespace/name
 	byNamespace map[string]map[netip.Addr]bool
 }
 
-// indexPodPorts indexes the ports on the management VPC's switch.
+// indexPodPorts indexes the ports on the management VPC's switches.
 func (in *Inputs) indexPodPorts() podPortIndex {
 	out := podPortIndex{byPod: map[string][]netip.Addr{}, byNamespace: map[string]map[netip.Addr]bool{}}
 	for _, p := range in.misplacedPorts {
-		if p.Subnet != kubeovn.ManagementSubnet {
+		if !in.isPodSwitch(p.Subnet) {
 			continue
 		}
 		if out.byNamespace[p.Namespace] == nil {
@@ -150,11 +169,11 @@ func (x podPortIndex) addressesOf(pod *corev1.Pod) []netip.Addr {
 	return out
 }
 
-// unselectedPortAddresses returns the addresses on the management VPC's switch of namespaces that no EgressIP selects.
+// unselectedPortAddresses returns the addresses on the management VPC's switches of namespaces that no EgressIP selects.
 // Those of selected namespaces are classified when their pods are known.
 func (in *Inputs) unselectedPortAddresses() (out []netip.Addr) {
 	for _, p := range in.misplacedPorts {
-		if by, isKnown := in.selecting[p.Namespace]; isKnown && len(by) == 0 && p.Subnet == kubeovn.ManagementSubnet {
+		if by, isKnown := in.selecting[p.Namespace]; isKnown && len(by) == 0 && in.isPodSwitch(p.Subnet) {
 			out = append(out, externalAddresses(p.Addresses)...)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
-	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 )
 
 // hasOutboundFIps reports whether FIps of the shard change the source address of their targets' connections.
@@ -13,7 +12,7 @@ func (in *Inputs) hasOutboundFIps() bool {
 	return slices.ContainsFunc(in.fips, func(f *kubedcv1.FIp) bool { return f.Spec.Outbound })
 }
 
-// readPortAddresses returns the addresses of the ports on the management VPC's switch, by namespace, for namespaces with
+// readPortAddresses returns the addresses of the ports on the management VPC's switches, by namespace, for namespaces with
 // FIps.
 func (in *Inputs) readPortAddresses() map[string]map[netip.Addr]bool {
 	out := map[string]map[netip.Addr]bool{}
@@ -21,7 +20,7 @@ func (in *Inputs) readPortAddresses() map[string]map[netip.Addr]bool {
 		out[f.Namespace] = map[netip.Addr]bool{}
 	}
 	for _, p := range in.misplacedPorts {
-		if addresses := out[p.Namespace]; addresses != nil && p.Subnet == kubeovn.ManagementSubnet {
+		if addresses := out[p.Namespace]; addresses != nil && in.isPodSwitch(p.Subnet) {
 			for _, a := range externalAddresses(p.Addresses) {
 				addresses[a] = true
 			}

@@ -150,7 +150,47 @@ func (c *Cluster) gatherEgressObjects(ctx context.Context, in *Inputs, namespace
 			return err
 		}
 	}
+	return c.gatherOutboundFIps(ctx, in, namespace)
+}
+
+// gatherOutboundFIps adds the FIps of a namespace with which their targets leave. Their own shard decides about them and
+// writes their status; here they only explain why an egress policy has no effect on a pod.
+func (c *Cluster) gatherOutboundFIps(ctx context.Context, in *Inputs, namespace string) error {
+	var fips kubedcv1.FIpList
+	if err := c.reader.List(ctx, &fips, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list FIps of %s: %w", namespace, err)
+	}
+	for i := range fips.Items {
+		if target, is := outboundTarget(&fips.Items[i]); is {
+			in.outboundFIps[target] = fips.Items[i].Name
+		}
+	}
 	return nil
+}
+
+// outboundTarget returns the target of a FIp if it leaves with the FIp's address.
+func outboundTarget(o client.Object) (netip.Addr, bool) {
+	f, ok := o.(*kubedcv1.FIp)
+	if !ok || f == nil || f.Status.Direction != kubedcv1.FIpBoth || f.DeletionTimestamp != nil {
+		return netip.Addr{}, false
+	}
+	target := parseAddr(f.Status.ResolvedTargetIP)
+	return target, target.IsValid()
+}
+
+// handleOutboundFIP enqueues the egress policies of a FIp's namespace when the FIp begins or ceases to decide about the
+// connections of a pod.
+func (w *eventMapper) handleOutboundFIP(ctx context.Context, was, is client.Object) {
+	before, hadTarget := outboundTarget(was)
+	now, hasTarget := outboundTarget(is)
+	if hadTarget == hasTarget && before == now {
+		return
+	}
+	for _, o := range []client.Object{was, is} {
+		if o != nil && w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()) == ownership.NodesShard {
+			w.enqueueEgressPolicies(ctx, o.GetNamespace())
+		}
+	}
 }
 
 // addForNodesShard adds what only the shard of NodePaths reads.
@@ -174,7 +214,7 @@ func (in *Inputs) BuildNodeSnapshot(config snapshot.Config) *snapshot.NodePathIn
 	out := &snapshot.NodePathInput{
 		ClusterPrefixes: config.ClusterPrefixes, NodePaths: in.readNodePaths(),
 		EgressServices: in.readEgressServices(), EgressRoutes: in.readEgressRoutes(),
-		LoadBalancers:     in.readLoadBalancers(),
+		LoadBalancers: in.readLoadBalancers(), OutboundFIps: in.outboundFIps,
 		AddressNamespaces: in.readAddressOwners(),
 	}
 	for _, n := range in.networks {

@@ -340,3 +340,36 @@ func TestNodesAreAskedFor(t *testing.T) {
 		}
 	}
 }
+
+// Egress policies of the management VPC are told about FIps with which pods of their namespace leave, when the status of
+// such a FIp changes.
+func TestOutboundFIPsAreTold(t *testing.T) {
+	newFIP := func(namespace string, direction kubedcv1.FIpDirection) *kubedcv1.FIp {
+		return &kubedcv1.FIp{ObjectMeta: metaIn(namespace, "front"), Status: kubedcv1.FIpStatus{
+			Direction: direction, ResolvedTargetIP: "10.16.0.7",
+		}}
+	}
+	for name, c := range map[string]struct {
+		was, is *kubedcv1.FIp
+		want    bool
+	}{
+		"it begins":      {newFIP("gate", kubedcv1.FIpInbound), newFIP("gate", kubedcv1.FIpBoth), true},
+		"it ends":        {newFIP("gate", kubedcv1.FIpBoth), newFIP("gate", kubedcv1.FIpInbound), true},
+		"still the same": {newFIP("gate", kubedcv1.FIpBoth), newFIP("gate", kubedcv1.FIpBoth), false},
+		"inbound only":   {newFIP("gate", ""), newFIP("gate", kubedcv1.FIpInbound), false},
+		"in a project":   {newFIP("acme-prod", kubedcv1.FIpInbound), newFIP("acme-prod", kubedcv1.FIpBoth), false},
+	} {
+		cluster := newFakeCluster(append(egressFixture(), c.is)...)
+		asked := false
+		w := &eventMapper{cluster: cluster, enqueue: func(of shard.Shard) { asked = asked || of == shard.NodePaths }}
+		w.handleOutboundFIP(t.Context(), c.was, c.is)
+		in, err := cluster.GatherNodePaths(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := in.BuildNodeSnapshot(snapshot.Config{}).OutboundFIps[netip.MustParseAddr("10.16.0.7")]
+		if want := c.is.Namespace == "gate" && c.is.Status.Direction == kubedcv1.FIpBoth; asked != c.want || (got == "front") != want {
+			t.Errorf("%s: asked %t, FIp %q", name, asked, got)
+		}
+	}
+}

@@ -44,3 +44,21 @@ func TestNamespacesOfManagementSubnets(t *testing.T) {
 		}
 	}
 }
+
+// A Subnet that is being deleted counts until its last pod has ended: EgressIPs may have selected it.
+func TestDeletedPodSubnets(t *testing.T) {
+	for used, want := range map[float64]int{0: 0, 1: 1} {
+		in := NewInputs(shard.Named(kubeovn.ManagementVpc))
+		for _, name := range []string{kubeovn.ManagementSubnet, "gates"} {
+			subnet := &Subnet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			subnet.Spec.Vpc, subnet.Status.V4UsingIPs = kubeovn.ManagementVpc, used
+			if name == "gates" {
+				subnet.DeletionTimestamp = &metav1.Time{}
+			}
+			in.Add(subnet)
+		}
+		if got := in.readManagementVPC().Subnets; len(got) != want {
+			t.Errorf("with %v pods: %v", used, got)
+		}
+	}
+}

@@ -135,6 +135,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.enqueueNamespace(ctx, o.GetNamespace())
 		w.handleFreedQuota(ctx, was, is)
+		w.handleOutboundFIP(ctx, was, is)
 	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
 		w.enqueueNamed(w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()))
 	case *kubedcv1alpha1.ExternalNetwork:
@@ -359,6 +360,10 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	}
 	if (isClusterSubnetObject(was) || isClusterSubnetObject(is)) && w.cluster.isManagementInUse(ctx) {
 		w.enqueueNamed(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
+	}
+	if isPodSubnetObject(was) != isPodSubnetObject(is) { // its namespaces may have been known before
+		w.enqueueNamed(kubeovn.ManagementVpc)
+		w.enqueueEgress(ctx)
 	}
 	if !reflect.DeepEqual(matters(was), matters(is)) || !slices.Equal(allowedNamespaces(was), allowedNamespaces(is)) {
 		w.enqueueAllShards(ctx)

@@ -33,7 +33,7 @@ type misplacedPorts struct {
 func (m *misplacedPorts) indexExisting(s *session) {
 	for _, row := range s.tableCache.Table(nb.LogicalSwitchPortTable).RowsShallow() {
 		p := row.(*nb.LogicalSwitchPort)
-		if port, is := decodeMisplacedPort(p); is {
+		if port, is := s.decodeMisplacedPort(p); is {
 			m.setMisplaced(p.UUID, port, true)
 		}
 	}
@@ -77,15 +77,17 @@ func switchIndexKey(name string) string    { return "switch " + name }
 func namespaceIndexKey(name string) string { return "namespace " + name }
 
 // decodeMisplacedPort decodes the port of a pod that is not on the switch of its namespace's project. It does not know
-// whether the namespace has a project, or whether an operator has allowed this.
-func decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
+// whether the namespace has a project, or whether an operator has allowed this. A Subnet of the management VPC can have
+// the name of a project's.
+func (s *session) decodeMisplacedPort(p *nb.LogicalSwitchPort) (snapshot.PodPort, bool) {
 	namespace, pod, isPod := strings.Cut(p.ExternalIDs[podIDKey], "/")
 	out := snapshot.PodPort{
 		Name: p.Name, Namespace: namespace, Pod: pod, Subnet: p.ExternalIDs[switchIDKey], Addresses: assignedAddresses(p),
 	}
 	// Other ports of Kube-OVN, such as those of multicast queriers, also name a pod, but are named differently.
 	called := kubeovn.IsPodPort(p.Name, pod, namespace)
-	return out, isPod && called && p.Type == "" && out.Subnet != "" && out.Subnet != ownership.VPCSubnetName(namespace)
+	return out, isPod && called && p.Type == "" && out.Subnet != "" &&
+		(out.Subnet != ownership.VPCSubnetName(namespace) || s.isManagementSwitch(out.Subnet))
 }
 
 // assignedAddresses returns the IP addresses of a port. Kube-OVN writes them after the MAC address.
@@ -101,19 +103,26 @@ func assignedAddresses(p *nb.LogicalSwitchPort) (out []netip.Addr) {
 }
 
 // MisplacedPodPorts returns the ports of foreign pods on the switch of a project, and those of the project's pods on
-// other switches. In the management VPC, which has no namespace of its name, these are all pods of its switch.
+// other switches. In the management VPC, which has no namespace of its name, these are all pods of its switches.
 func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 	s := c.current.Load()
 	if s == nil {
 		return nil
 	}
-	for _, uuid := range s.misplaced.findUUIDs(switchIndexKey(ownership.VPCSubnetName(shard)),
-		namespaceIndexKey(shard)) {
+	keys := []string{switchIndexKey(ownership.VPCSubnetName(shard)), namespaceIndexKey(shard)}
+	if shard == kubeovn.ManagementVpc {
+		for _, port := range s.routerPortNames(shard) {
+			if subnet, is := strings.CutPrefix(port, kubeovn.RouterPort(shard, "")); is {
+				keys = append(keys, switchIndexKey(subnet))
+			}
+		}
+	}
+	for _, uuid := range s.misplaced.findUUIDs(keys...) {
 		p, there := rowByUUID[nb.LogicalSwitchPort](s, nb.LogicalSwitchPortTable, uuid)
 		if !there {
 			continue // deleted; the event has not arrived yet
 		}
-		if port, is := decodeMisplacedPort(p); is {
+		if port, is := s.decodeMisplacedPort(p); is {
 			out = append(out, port)
 		}
 	}
@@ -129,17 +138,24 @@ func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 		if !isPort {
 			continue
 		}
-		port, is := decodeMisplacedPort(p)
+		port, is := x.session.decodeMisplacedPort(p)
 		if !is {
 			continue
 		}
 		x.session.misplaced.setMisplaced(p.UUID, port, m == row)
 		x.notify(port.Namespace)
-		if port.Subnet == kubeovn.ManagementSubnet {
+		if x.session.isManagementSwitch(port.Subnet) {
 			x.notify(kubeovn.ManagementVpc)
 		}
 		if shard, ofProject := strings.CutSuffix(port.Subnet, ownership.SubnetSuffix); ofProject {
 			x.notify(shard)
 		}
 	}
+}
+
+// isManagementSwitch reports whether a switch is connected to the router of the management VPC. Kube-OVN connects a
+// switch before it adds the ports of pods to it.
+func (s *session) isManagementSwitch(name string) bool {
+	return name == kubeovn.ManagementSubnet ||
+		s.routerPortByName(kubeovn.RouterPort(kubeovn.ManagementVpc, name)) != nil
 }

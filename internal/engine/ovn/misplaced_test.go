@@ -39,6 +39,13 @@ func TestMisplacedPorts(t *testing.T) {
 		newPodPort("8", "vm.acme-web", "acme-web/vm", "acme-web-default"),
 		newPodPort("9", "mcast-querier-acme-web-default", "default/mcast-querier-acme-web-default", "acme-web-default"),
 		newPodPort("10", "nobody", "", "acme-web-default"),
+		newPodPort("11", "gate.edge", "edge/gate", "gates"),
+		newPodPort("12", "build.edge", "edge/build", "edge-default"), // a Subnet with the name of a project's
+		newPodPort("13", "far.edge", "edge/far", "elsewhere"),
+		&nb.LogicalRouter{UUID: "m", Name: "ovn-cluster", Ports: []string{"m1", "m2", "m3"}},
+		&nb.LogicalRouterPort{UUID: "m1", Name: "ovn-cluster-ovn-default"},
+		&nb.LogicalRouterPort{UUID: "m2", Name: "ovn-cluster-gates"},
+		&nb.LogicalRouterPort{UUID: "m3", Name: "ovn-cluster-edge-default"},
 	)
 	s.misplaced.indexExisting(s)
 	c := &Client{}
@@ -47,7 +54,7 @@ func TestMisplacedPorts(t *testing.T) {
 		"acme-web":    {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn", "wire.acme-web"},
 		"evil-x":      {"shop.acme-web.evil-x", "spy.evil-x", "two.evil-x.default.acme-web.ovn"},
 		"acme-pay":    nil,
-		"ovn-cluster": {"dns.kube-system"},
+		"ovn-cluster": {"build.edge", "dns.kube-system", "gate.edge"},
 	} {
 		var got []string
 		for _, p := range c.MisplacedPodPorts(shard) {
@@ -67,7 +74,7 @@ func TestMisplacedPorts(t *testing.T) {
 func TestMisplacedPortsAreTold(t *testing.T) {
 	spy, home := newPodPort("2", "spy.evil-x", "evil-x/spy", "acme-web-default"),
 		newPodPort("2", "spy.evil-x", "evil-x/spy", "evil-x-default")
-	s := newTestSession(t)
+	s := newTestSession(t, &nb.LogicalRouterPort{UUID: "m2", Name: "ovn-cluster-gates"})
 	told := map[string]int{}
 	x := newRowIndex(s, func(shard string) { told[shard]++ })
 	both := map[string]int{"acme-web": 1, "evil-x": 1}
@@ -88,6 +95,9 @@ func TestMisplacedPortsAreTold(t *testing.T) {
 		{"a pod on an external network", func() {
 			x.OnAdd("", newPodPort("6", "wire.acme-web", "acme-web/wire", "ext-public"))
 		}, map[string]int{"acme-web": 1}, 0},
+		{"a pod on another Subnet of the management VPC", func() {
+			x.OnAdd("", newPodPort("7", "gate.edge", "edge/gate", "gates"))
+		}, map[string]int{"edge": 1, "ovn-cluster": 1}, 0},
 	} {
 		clear(told)
 		step.do()

@@ -399,9 +399,10 @@ var Codes = []Code{
 	},
 	{
 		EgressOutsideProject, "Floating and egress addresses", Error,
-		"An EgressIP selects pods that are neither of a project nor on Subnet ovn-default of Kube-OVN's default VPC. " +
+		"An EgressIP selects pods that are neither of a project nor on an overlay Subnet of Kube-OVN's default VPC. " +
 			"They leave with another address, also with failurePolicy Closed.",
-		"Let its selectors match namespaces of projects and of Subnet ovn-default only.", rankSingleObject,
+		"Let its selectors match namespaces of projects and of overlay Subnets of Kube-OVN's default VPC only.",
+		rankSingleObject,
 	},
 }
 

@@ -22,7 +22,7 @@ var partialFailureReasons = []string{
 	intent.NoAddressForChecks, intent.NoEgress, intent.NodeNotOnNetwork, intent.NoEnvoyGateway, intent.SomePortTaken,
 	intent.TooManyPorts,
 	intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.UnassignedRequest, intent.EngineTooOld,
-	intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed,
+	intent.Disturbed, intent.BeingDeleted, intent.NetworkNoLongerAllowed, intent.OverriddenByFIp,
 }
 
 // Reasons of objects that are being deleted.

@@ -50,7 +50,8 @@ func (p *checker) checkEgressIPs() {
 		}
 		if e.Outside.Number > 0 && !e.Deleting {
 			p.report(EgressOutsideProject, []state.Ref{e.Ref},
-				"%d of the %d pods that %s selects are neither in a project nor on Subnet ovn-default, and not served: %s",
+				"%d of the %d pods that %s selects are neither in a project nor on an overlay Subnet of ovn-cluster, "+
+					"and not served: %s",
 				e.Outside.Number, e.Selects, e.Ref, e.Outside)
 		}
 		for _, a := range sortedKeys(e.Held) {

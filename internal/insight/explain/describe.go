@@ -180,7 +180,7 @@ func (e *explainer) describeEgressIP(o *clusterstate.EgressIP) {
 	}
 	e.addRequest("selected pods (currently %d) use source address %s", o.Selects, humanize.JoinLimited(o.Addresses, 4))
 	if o.Outside.Number > 0 {
-		e.addBrokenPart(o.Ref, "%s neither in a project nor on Subnet ovn-default, and not served: %s",
+		e.addBrokenPart(o.Ref, "%s neither in a project nor on an overlay Subnet of ovn-cluster, and not served: %s",
 			humanize.Pluralize(o.Outside.Number, "pod is", "pods are"), o.Outside)
 	}
 	for _, held := range o.Addresses {

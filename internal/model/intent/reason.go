@@ -94,6 +94,7 @@ const (
 	EndpointNotInNamespace = "EndpointNotInNamespace"
 	EndpointIsNode         = "EndpointIsNode"
 	SubnetTooClose         = "SubnetTooClose"
+	OverriddenByFIp        = "OverriddenByFIp"
 	BeingDeleted           = "BeingDeleted"
 	Deleting               = "Deleting"
 
@@ -375,6 +376,12 @@ var Reasons = []ReasonDoc{
 		"Run the pods on nodes that the ExternalNetwork's nodeSelector selects, or extend the selector.",
 	},
 	{
+		"Programmed", OverriddenByFIp,
+		"Some pods of the EgressRoute or EgressService in the management VPC leave with the address of a FIp that has " +
+			"outbound, and never reach their node. The other pods leave as requested.",
+		"Remove spec.outbound of the FIp, or exclude its target. The message names the first FIps.",
+	},
+	{
 		"Programmed", NoMatchingNodeFound,
 		"No node can hold an address of the EgressIP. Its pods can't reach the outside, unless it fails open.",
 		"Label nodes that are Ready with k8s.ovn.org/egress-assignable.",
@@ -387,10 +394,10 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Programmed", PodsNotServed,
-		"The EgressIP selects pods that are neither of a project nor on Subnet ovn-default of Kube-OVN's default " +
-			"VPC. They leave as if they were not selected, whatever failurePolicy says. The other selected pods leave " +
-			"with its addresses.",
-		"Let its selectors match namespaces of projects and of Subnet ovn-default only.",
+		"The EgressIP selects pods that are neither of a project nor on an overlay Subnet of Kube-OVN's default VPC: " +
+			"pods on Subnets with a VLAN, and of other VPCs. They leave as if they were not selected, whatever failurePolicy says. " +
+			"The other selected pods leave with its addresses.",
+		"Let its selectors match namespaces of projects and of overlay Subnets of Kube-OVN's default VPC only.",
 	},
 	{
 		"Programmed", NoEnvoyGateway,
@@ -425,8 +432,9 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"Programmed", SubnetTooClose,
-		"The Service has an endpoint in a Subnet of Kube-OVN's default VPC whose return ports would have a network that " +
-			"overlaps with an external network or with the Subnet of the nodes. It gets no connections; the others do.",
+		"The Service has an endpoint, or the FIp its target, in a Subnet of Kube-OVN's default VPC whose return ports would " +
+			"have a network that overlaps with an external network or with the Subnet of the nodes. It gets no " +
+			"connections; other endpoints do.",
 		"Use a Subnet with another prefix.",
 	},
 	{

@@ -117,6 +117,12 @@ func FailClosedPodSet(vpc string) string { return addressSetName(vpc + ".closed"
 // ClassifiedPodSet returns the address set of the pods of a VPC of which it is known whether an EgressIP selects them.
 func ClassifiedPodSet(vpc string) string { return addressSetName(vpc + ".classified") }
 
+// FIPTargetSet returns the address set of the targets of floating IPs on a Subnet of the management VPC.
+func FIPTargetSet(subnet string) string { return addressSetName(subnet + ".fip.targets") }
+
+// OtherSubnetSet returns the address set of the prefixes of the other Subnets.
+func OtherSubnetSet(subnet string) string { return addressSetName(subnet + ".other.subnets") }
+
 // InsideAddressSet returns the address set of the destinations inside the cluster.
 func InsideAddressSet(vpc string) string { return addressSetName(vpc + ".inside") }
 
@@ -128,7 +134,7 @@ func addressSetName(name string) string { return strings.ReplaceAll("sallyport."
 // IsRowOnlyPriority reports whether router policies with a priority are rows only, without an entry in the Vpc's list.
 func IsRowOnlyPriority(p int) bool {
 	return EgressFailClosed <= p && p <= EgressRouteLast || ManagementFIP <= p && p <= ManagementEgressIP ||
-		p == NodeBackend || p == NodeBackendReply
+		p == NodeBackend || p == FIPSubnets || p == NodeBackendReply
 }
 
 // PolicyKeepKey in the external_ids of a router policy prevents Kube-OVN from removing a policy that is not in the

@@ -117,6 +117,7 @@ const (
 	ReturnReply            = 30010 // replies → the return port of the connection's network
 	ReturnLeave            = 30011 // packets from a return port → its network's gateway
 	NodeBackend            = 30020 // packets to backends on nodes of the management VPC → translation of their source
+	FIPSubnets             = 31010 // target of a floating IP in the management VPC → other Subnets, despite its source route
 	NodeBackendReply       = 31020 // their replies → translation back
 	ReturnForged           = 31100 // packets that pods send to a return port themselves → drop
 )
@@ -132,6 +133,7 @@ var PriorityBands = []PriorityBand{
 	{ManagementFIP, ManagementFIPOnLink, "outbound traffic of floating IPs in the management VPC", true},
 	{ManagementFailClosed, ManagementEgressIP, "egress addresses of pods of the management VPC", true},
 	{NodeBackend, NodeBackend, "packets to backends on nodes of the management VPC", true},
+	{FIPSubnets, FIPSubnets, "targets of floating IPs in the management VPC to its other Subnets", true},
 	{NodeBackendReply, NodeBackendReply, "replies of these backends", true},
 	{ReturnForged, ReturnForged, "forged packets", true},
 }

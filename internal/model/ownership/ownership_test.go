@@ -105,7 +105,7 @@ func titledConstants(files []*ast.File, title string) (out []*ast.Ident) {
 func TestPrioritiesAreInBands(t *testing.T) {
 	management := []string{
 		"Reach", "ReachOnLink", "ManagementFIP", "ManagementFIPOnLink", "ManagementFailClosed", "ManagementEgressIP",
-		"ReturnReply", "ReturnLeave", "NodeBackend", "NodeBackendReply", "ReturnForged",
+		"ReturnReply", "ReturnLeave", "NodeBackend", "FIPSubnets", "NodeBackendReply", "ReturnForged",
 	}
 	for _, p := range sourcePriorities(t) {
 		if !IsOwnPriority("acme-web", p.value) {
@@ -137,11 +137,11 @@ func TestPrioritiesAreInOrder(t *testing.T) {
 }
 
 // Kube-OVN's policy for traffic inside the subnets takes precedence over all of ours, except for the one that drops
-// forged packets and the one for replies to an address that no pod has.
+// forged packets, the one for replies to an address that no pod has, and the one that Kube-OVN's own routes require.
 func TestPrioritiesLeaveSubnetsAlone(t *testing.T) {
 	const inside = 31000
 	for _, p := range sourcePriorities(t) {
-		if over := p.value > inside; over != (p.name == "ReturnForged" || p.name == "NodeBackendReply") {
+		if over := p.value > inside; over != slices.Contains([]string{"ReturnForged", "NodeBackendReply", "FIPSubnets"}, p.name) {
 			t.Errorf("%s (%d) comes before Kube-OVN's %d: %v", p.name, p.value, inside, over)
 		}
 	}

@@ -101,6 +101,8 @@ type Selection struct {
 	Created  time.Time
 	FailOpen bool // if no address is available, the pods use the default egress
 	Pods     []netip.Addr
+	// Subnets are those of the selected namespaces in the management VPC, besides the first.
+	Subnets []string
 	// Addresses are the EgressIP's, and Links the links to those that are available.
 	Addresses []netip.Addr
 	Links     []EgressLink

@@ -17,6 +17,8 @@ type NodePathInput struct {
 	EgressRoutes   []EgressRoute
 	LoadBalancers  []LoadBalancerService
 
+	// OutboundFIps are the names of FIps by the address of their target, which leaves with the FIp's address.
+	OutboundFIps map[netip.Addr]string
 	// AddressNamespaces are the namespaces that own the addresses of LoadBalancers.
 	AddressNamespaces map[netip.Addr]string
 

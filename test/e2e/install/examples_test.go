@@ -27,8 +27,11 @@ func TestProjectExampleRunsAsWritten(t *testing.T) {
 // TestLoadBalancerExampleRunsAsWritten does the same for load balancers.
 func TestLoadBalancerExampleRunsAsWritten(t *testing.T) {
 	out, name := runExample(t, "03-load-balancer")
-	if n := strings.Count(out, " saw 203.0.113.10"); n != 4 {
-		t.Errorf("the internet host was seen %d times, wanted 4:\n%s", n, out)
+	if n := strings.Count(out, " saw 203.0.113.10"); n != 5 {
+		t.Errorf("the internet host was seen %d times, wanted 5:\n%s", n, out)
+	}
+	if n := strings.Count(out, " saw 10.16."); n != 1 {
+		t.Errorf("an address of ovn-default was seen %d times, wanted once, by the pod on its node's network:\n%s", n, out)
 	}
 	harness.ExpectContains(t, out, "service/tls condition met", "no answer", "held by Service acme-shop/plain",
 		"lab \""+name+"\" is down")

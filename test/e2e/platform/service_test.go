@@ -21,6 +21,11 @@ import (
 // of namespace shared.
 var podSubnets = map[string]string{"gates": "10.50.0.0/24", "builds": "10.60.0.0/24"}
 
+// podSubnetGateways are the gateways of these Subnets: each pod's node, and one node for all.
+var podSubnetGateways = map[string]string{
+	"gates": "gatewayType: distributed", "builds": "gatewayType: centralized, gatewayNode: node2",
+}
+
 // externalNetworkTypes are the default external network and a secondary one.
 var externalNetworkTypes = []string{"cloud", "public"}
 
@@ -42,25 +47,29 @@ var balancedServices = []balancedService{
 // hostService is a Service with backends on the network of two nodes, one of which may hold gateways.
 var hostService = balancedService{"plain", "host", "{team: host}", []string{"h1", "h2"}}
 
-// TestPlatform3Services shows load balancers for pods on all Subnets of the default VPC.
+// TestPlatform3Services shows load balancers, EgressIPs and floating IPs for pods on all Subnets of the default VPC.
 func TestPlatform3Services(t *testing.T) {
-	item := platformItems.Item(t, 3)
 	p := newPlatformFixture(t, "services")
 	p.createSubnets(t)
 	p.runHostPods(t)
 	addresses := p.createServices(t)
 	for _, f := range []struct {
+		item int
 		what string
 		run  func(*platformFixture, *testing.T, map[string]string) string
 	}{
-		{"pods on three Subnets", (*platformFixture).checkServices},
-		{"pods on the host network", (*platformFixture).checkHostBackends},
-		{"EndpointSlices that name others", (*platformFixture).checkForeignEndpoints},
-		{"Kube-OVN restarts", (*platformFixture).checkServicesAfterRestart},
-		{"commands", (*platformFixture).checkServiceCommands},
-		{"deleted", (*platformFixture).checkServiceDeletion},
+		{3, "pods on three Subnets", (*platformFixture).checkServices},
+		{1, "pods on other Subnets", (*platformFixture).checkSubnetEgress},
+		{1, "fail closed on other Subnets", (*platformFixture).checkSubnetFailClosed},
+		{2, "a pod on another Subnet", (*platformFixture).checkSubnetFIPs},
+		{3, "pods on the host network", (*platformFixture).checkHostBackends},
+		{3, "EndpointSlices that name others", (*platformFixture).checkForeignEndpoints},
+		{3, "Kube-OVN restarts", (*platformFixture).checkServicesAfterRestart},
+		{3, "commands", (*platformFixture).checkServiceCommands},
+		{3, "deleted", (*platformFixture).checkServiceDeletion},
 	} {
 		t.Run(f.what, func(t *testing.T) {
+			item := platformItems.Item(t, f.item)
 			if figure := f.run(p, t, addresses); !t.Failed() {
 				item.AddFigure("%s: %s", f.what, figure)
 			}
@@ -68,15 +77,18 @@ func TestPlatform3Services(t *testing.T) {
 	}
 }
 
-// createSubnets creates the Subnets, their namespaces and pods. The nodes get the routes that Kube-OVN's agent would add.
+// createSubnets creates the Subnets, their namespaces and pods. The nodes get the routes and the translation that
+// Kube-OVN's agent would add.
 func (p *platformFixture) createSubnets(t *testing.T) {
 	t.Helper()
 	for name, prefix := range podSubnets {
 		for _, n := range p.Blueprint.NodeList() {
 			p.RunInNetns(t, n.Name, "ip", "route", "add", prefix, "via", "100.64.0.1", "dev", "ovn0")
+			p.RunInNetns(t, n.Name, "nft", "add rule ip platform post ip saddr "+prefix+" oifname uplink-a masquerade")
 		}
 		p.Apply(t, fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: %s}, spec: {vpc: ovn-cluster, "+
-			"protocol: IPv4, cidrBlock: %s, natOutgoing: true, namespaces: [%[1]s, shared]}}", name, prefix))
+			"protocol: IPv4, cidrBlock: %s, natOutgoing: true, %s, namespaces: [%[1]s, shared]}}", name, prefix,
+			podSubnetGateways[name]))
 	}
 	for name := range podSubnets {
 		p.WaitForObject(t, "Subnet", "", name, harness.IsReady)
