@@ -366,7 +366,7 @@ func (e *egressCompiler) emitAddresses() {
 }
 
 // emitAddress adds the rows of an address. Its port is on the network like a host. Its own routing table sends packets
-// from its links out through this port, not through another port on the same network.
+// from its links out through this port, not through another port on the same or another network.
 func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	row := func(r intent.Row) { e.out.AddRow(ownership.EgressVpc, r, q.key.Ref()) }
 	port, table, x := ownership.EgressRouterPort(h.address), ownership.EgressRouteTable(h.address), h.external
@@ -394,6 +394,9 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 	for _, half := range splitPrefix(x.Prefix.Masked()) {
 		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, OutputPort: port})
 	}
+	for _, half := range e.splitOtherNetworks(x) {
+		row(intent.LogicalRouterStaticRoute{RouteTable: table, Prefix: half, NextHop: x.Gateway, OutputPort: port})
+	}
 	for _, vpc := range q.admittedVPCs(h) {
 		link := ownership.EgressLinkPort(h.address, vpc)
 		row(intent.LogicalRouterPort{
@@ -408,6 +411,21 @@ func (e *egressCompiler) emitAddress(q *egressIPRequest, h *egressAddress) {
 		row(intent.DropPolicy(ownership.EgressLinkSource, match.All(match.InPort(link),
 			match.NotFrom(match.Addr(e.linkNetworks[link].Addr().Next())))).ToRouterPolicy())
 	}
+}
+
+// splitOtherNetworks returns the halves of the prefixes of all other external networks. The router's connected routes are
+// part of every routing table. Without a longer prefix, a packet to a host on another network would leave there, with the
+// address of whoever has an EgressIP there.
+func (e *egressCompiler) splitOtherNetworks(x *snapshot.ExternalSubnet) (out []netip.Prefix) {
+	for i := range e.w.ExternalSubnets {
+		other := &e.w.ExternalSubnets[i]
+		if !other.Unsupported && other.Family() == x.Family() && other.Prefix.Masked() != x.Prefix.Masked() {
+			halves := splitPrefix(other.Prefix.Masked())
+			out = append(out, halves[:]...)
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
 }
 
 // emitLinkSourceACLs drops packets with the address of a link on the switches of external networks. OVN translates them

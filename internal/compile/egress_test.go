@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -393,6 +394,29 @@ func TestLinkSourcesAreDropped(t *testing.T) {
 	}
 	if in, _ := Egress(egressFixture()); len(in.Rows) > 0 {
 		t.Errorf("rows without an egress address: %v", in.Rows)
+	}
+}
+
+// Packets to hosts on another external network leave with the EgressIP's own address: that network's prefix is routed to
+// the gateway, in halves, because the connected route of another egress address would be preferred to the default route.
+func TestOtherNetworksAreRoutedToTheGateway(t *testing.T) {
+	w := egressFixture(newEgressIP("a", 0, "198.51.100.7"))
+	w.ExternalSubnets = append(w.ExternalSubnets,
+		snapshot.ExternalSubnet{Subnet: "ext-cloud", Prefix: netip.MustParsePrefix("100.65.0.0/16"), Gateway: addr("100.65.0.1")},
+		snapshot.ExternalSubnet{Subnet: "ext-twin", Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.2")})
+	in, _ := Egress(w)
+	got := map[string]netip.Addr{}
+	for _, entry := range in.Rows {
+		if r, is := entry.Value.(intent.LogicalRouterStaticRoute); is {
+			got[r.Prefix.String()] = r.NextHop
+		}
+	}
+	want := map[string]netip.Addr{
+		"0.0.0.0/0": addr("198.51.100.1"), "100.65.0.0/17": addr("198.51.100.1"), "100.65.128.0/17": addr("198.51.100.1"),
+		"198.51.100.0/25": {}, "198.51.100.128/25": {},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("routes %v, want %v", got, want)
 	}
 }
 

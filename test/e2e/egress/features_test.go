@@ -237,8 +237,10 @@ func (y *egressFixture) waitCondition(t *testing.T, of manifest.Ref, condition, 
 }
 
 // checkSelectedPods shows that pods of two projects with the same internal addresses leave with one address, and that
-// other pods and internal traffic are unaffected.
+// other pods and internal traffic are unaffected. An address on another network is not used, not even to hosts there.
 func (y *egressFixture) checkSelectedPods(t *testing.T) string {
+	y.createEgressIP(t, "elsewhere", "{egressIPs: [100.65.0.200], "+projectSelector("two")+
+		", podSelector: {matchLabels: {app: c}}}")
 	y.createEgressIP(t, "selected", "{egressIPs: [91.224.11.200], "+projectSelector("one", "two")+
 		", podSelector: {matchLabels: {app: a}}}")
 	near := []harness.ExternalNetwork{y.Network(t, "public"), y.Network(t, "cloud")}
