@@ -75,29 +75,42 @@ func (p *fipFixture) natRows(t *testing.T) []string {
 		"external_ids:sallyport-vpc=ovn-cluster"))))
 }
 
-// expectInbound checks that clients on a network and behind it reach s1 with their own addresses, and returns the number
-// of requests.
+// otherNetwork returns the other one of the two networks.
+func (p *fipFixture) otherNetwork(network harness.ExternalNetwork) harness.ExternalNetwork {
+	if network.Neighbour == p.public.Neighbour {
+		return p.cloud
+	}
+	return p.public
+}
+
+// expectInbound checks that clients on a network, behind it and on the other one reach s1 with their own addresses, and
+// returns the number of requests.
 func (p *fipFixture) expectInbound(t *testing.T, network harness.ExternalNetwork, address string) (asked int) {
 	t.Helper()
 	harness.Eventually(t, address+" answers", func() bool {
 		a, err := p.SendRequest("internet", "http://"+address)
 		return err == nil && a.Name == "s1"
 	})
+	other := p.otherNetwork(network)
 	for client, seen := range map[string]string{
 		"internet": harness.InternetAddress, network.Client: network.ClientAddress, network.Neighbour: network.NeighbourAddress,
+		other.Neighbour: other.NeighbourAddress,
 	} {
 		asked += p.ExpectAnswers(t, client, address, "s1", seen)
 	}
 	return asked
 }
 
-// expectOutbound checks that s1 leaves with an address, to the internet and to a host on the network, and returns the
+// expectOutbound checks that s1 leaves with an address, to the internet and to hosts on both networks, and returns the
 // number of requests.
 func (p *fipFixture) expectOutbound(t *testing.T, network harness.ExternalNetwork, address string) int {
 	t.Helper()
 	p.expectEgressAs(t, "s1.mail", address)
-	return p.ExpectAnswers(t, "s1.mail", harness.InternetAddress, "internet", address) +
-		p.ExpectAnswers(t, "s1.mail", network.NeighbourAddress, network.Neighbour, address)
+	asked := p.ExpectAnswers(t, "s1.mail", harness.InternetAddress, "internet", address)
+	for _, n := range []harness.ExternalNetwork{network, p.otherNetwork(network)} {
+		asked += p.ExpectAnswers(t, "s1.mail", n.NeighbourAddress, n.Neighbour, address)
+	}
+	return asked
 }
 
 // checkInboundFIPs shows a pod with an address on each of two networks. Nothing answers before and after, and the pod's
@@ -317,7 +330,11 @@ func (p *fipFixture) checkProjectOutbound(t *testing.T) string {
 	first := p.CreateFIP(t, namespace, "first", "{externalNetworkType: cloud, "+target)
 	p.ResetDrops(t)
 	p.expectEgressAs(t, pod, second)
-	p.ExpectAnswers(t, pod, p.public.NeighbourAddress, p.public.Neighbour, second)
+	for _, n := range []harness.ExternalNetwork{p.public, p.cloud} {
+		p.ExpectAnswers(t, pod, n.NeighbourAddress, n.Neighbour, second)
+	}
+	p.ExpectAnswers(t, p.cloud.Neighbour, second, "web", p.cloud.NeighbourAddress)
+	p.ExpectAnswers(t, p.public.Neighbour, first, "web", p.public.NeighbourAddress)
 	for _, address := range []string{first, second} {
 		p.ExpectAnswers(t, "internet", address, "web", harness.InternetAddress)
 	}
