@@ -242,6 +242,11 @@ show-scale: parts chart ## Show what grows with the number of projects, at full 
 show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promises, at full size, a line for each (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform ./test/e2e/view -show
 
+.PHONY: show-real
+show-real: chart lab-images build ## Show nodes as in production, at full size, a line for each; items that are not built print NOT RUN (root)
+	bin/sallyport lab parts --real-nodes
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestReal[0-9]' ./test/e2e/real -show
+
 ##@ Help
 
 .PHONY: help
