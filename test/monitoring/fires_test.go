@@ -167,7 +167,7 @@ var alertCases = []alertCase{
 		alert:        "SallyportMemoDiffers",
 		firingSeries: map[string]string{`sallyport_memo_checks_total{result="different"}`: "0x5 1x30"}, quietAt: "4m",
 		firesAt:     "7m",
-		summary:     "The controller compiled changed endpoints of a Service incorrectly, and has corrected it.",
+		summary:     "The controller compiled a changed Service or EgressIP incorrectly, and has corrected it.",
 		quietSeries: map[string]string{`sallyport_memo_checks_total{result="same"}`: "0+1x30"},
 	},
 	{
