@@ -157,7 +157,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform show-real
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)

@@ -164,7 +164,8 @@ func (s *churnRun) applyStep(ctx context.Context, step step) error {
 	if step.isDelete {
 		err := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace).Delete(ctx, r.Name,
 			metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
+		// an API server that has just started does not know the kind yet
+		if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 			return nil
 		}
 		return err

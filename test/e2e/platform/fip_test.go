@@ -245,6 +245,10 @@ func (p *fipFixture) checkKubeOVN(t *testing.T) string {
 	p.SyncFlows(t)
 	p.expectOutbound(t, p.cloud, p.cloudAddress)
 	p.expectInbound(t, p.cloud, p.cloudAddress)
+	if t.Failed() {
+		t.Log(p.podAddresses, p.RunNbctl(t, "lr-policy-list", "ovn-cluster"), p.RunNbctl(t, "lr-route-list", "ovn-cluster"),
+			p.RunNbctl(t, "lr-nat-list", "ovn-cluster"), p.RunNbctl(t, "list", "Logical_Router_Port"), p.RunNbctl(t, "list", "ACL"))
+	}
 	p.annotatePod(t, "null")
 	if after := p.natRows(t); !slices.Equal(before, after) {
 		t.Errorf("NAT rows before the annotation %v and after %v", before, after)

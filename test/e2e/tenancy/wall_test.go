@@ -173,6 +173,10 @@ func TestTenancyWall(t *testing.T) {
 
 	t.Run("Enforce", func(t *testing.T) {
 		w.SyncFlows(t)
+		w.PollUntil(t, "Open vSwitch has revalidated its flows", func() bool {
+			_, err := w.SendRequest("spy.evil-x", "http://"+w.shopAddress)
+			return err != nil
+		})
 		for _, protocol := range harness.Protocols {
 			w.ExpectSilence(t, "spy.evil-x", protocol+"://"+w.shopAddress+":80")
 			w.ExpectSilence(t, "shop.acme-web", protocol+"://"+spy+":80")
