@@ -7,10 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // labProcess is a process of a lab or of a controller next to it.
@@ -72,26 +69,4 @@ func ReadCoreWaits(labDir string) map[string]time.Duration {
 		}
 	}
 	return out
-}
-
-// PinProcesses lets each process of a lab run on one core only.
-func PinProcesses(t *testing.T, labDir string, chooseCore func(name string) int) (pinned map[string]int) {
-	t.Helper()
-	pinned = map[string]int{}
-	for _, p := range findProcesses(labDir) {
-		var set unix.CPUSet
-		set.Set(chooseCore(p.name))
-		pinned[p.name] = chooseCore(p.name)
-		threads, _ := filepath.Glob(filepath.Join(p.dir, "task/*"))
-		for _, thread := range threads {
-			id, err := strconv.Atoi(filepath.Base(thread))
-			if err == nil {
-				err = unix.SchedSetaffinity(id, &set)
-			}
-			if _, gone := os.Stat(thread); err != nil && gone == nil {
-				t.Fatalf("pin %s: %v", p.name, err)
-			}
-		}
-	}
-	return pinned
 }
