@@ -5,13 +5,37 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/page"
 )
 
 var decisionTitle = regexp.MustCompile(`^# (\d+)\. (.*)\n`)
+
+// The how-to of the installation lists the router policy priorities that the controller owns.
+func TestListOfPriorities(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "docs/howto/install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(raw), "these router policy priorities:")
+	list, _, _ = strings.Cut(list, "\n#")
+	if !found {
+		t.Fatal("the page has no list of priorities")
+	}
+	for _, b := range ownership.PriorityBands {
+		text := fmt.Sprintf("%d–%d", b.First, b.Last)
+		if b.First == b.Last {
+			text = strconv.Itoa(b.First)
+		}
+		if !strings.Contains(list, text) {
+			t.Errorf("the list does not have %s (%s)", text, b.Purpose)
+		}
+	}
+}
 
 // The list of decisions has all of them.
 func TestListOfDecisions(t *testing.T) {
