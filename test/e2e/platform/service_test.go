@@ -251,8 +251,9 @@ func (p *platformFixture) expectNodeSourceNeeded(t *testing.T, address string) {
 	resume := p.pauseController(t)
 	p.RunNbctl(t, "lr-policy-del", "ovn-cluster", strconv.Itoa(ownership.NodeBackend))
 	p.SyncFlows(t)
+	// Not TCP: the node would retransmit its answer through its own default route for a minute.
 	answers := func() bool {
-		_, err := p.SendRequest("client-ext-cloud", "http://"+address)
+		_, err := p.SendRequest("client-ext-cloud", "udp://"+address+":80")
 		return err == nil
 	}
 	// Open vSwitch may still have the flow in its cache.
