@@ -153,15 +153,16 @@ func (c *platformScaleFixture) createPods(t *testing.T, count int) {
 	c.pods += count
 }
 
-// portArguments returns the arguments of ovn-nbctl that create the switch port of pod i.
+// portArguments returns the arguments of ovn-nbctl that create the switch port of pod i. lsp-add and lsp-set-addresses
+// would compare it with all other ports of the switch.
 func portArguments(i int) []string {
 	pod := fmt.Sprintf("p%05d", i)
-	port := kubeovn.PodPort(pod, scaleNamespace)
+	id := "@" + pod
 	return []string{
-		"--", "lsp-add", kubeovn.ManagementSubnet, port,
-		"--", "lsp-set-addresses", port, fmt.Sprintf("02:00:00:00:%02x:%02x 10.16.%d.%d", i/250, i%250, 10+i/250, 1+i%250),
-		"--", "set", "Logical_Switch_Port", port, "external_ids:pod=" + scaleNamespace + "/" + pod,
-		"external_ids:ls=" + kubeovn.ManagementSubnet,
+		"--", "--id=" + id, "create", "Logical_Switch_Port", "name=" + kubeovn.PodPort(pod, scaleNamespace),
+		fmt.Sprintf(`addresses="02:00:00:00:%02x:%02x 10.16.%d.%d"`, i/250, i%250, 10+i/250, 1+i%250),
+		"external_ids:pod=" + scaleNamespace + "/" + pod, "external_ids:ls=" + kubeovn.ManagementSubnet,
+		"--", "add", "Logical_Switch", kubeovn.ManagementSubnet, "ports", id,
 	}
 }
 
