@@ -78,12 +78,14 @@ image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), 
 	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
 
 .PHONY: lab-images
-lab-images: ## Make the container images of a lab's real nodes, bin/lab-images/*.tar: pause, and a server for pods
+lab-images: build ## Make the container images of a lab's real nodes, bin/lab-images/*.tar: pause, and a server for pods; and Sallyport's as bin/sallyport-lab-image.tar
 	@mkdir -p bin/lab-images
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images ./internal/lab/realnode/{pause,cat}
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images/echo ./internal/lab/realnode/container
 	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/pause.tar -reference docker.io/lab/pause:latest $$PWD/pause
 	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/echo.tar -reference docker.io/lab/echo:latest $$PWD/echo $$PWD/cat
+	go -C tools/image run . -uncompressed -out $(CURDIR)/bin/sallyport-lab-image.tar -version $(VERSION) -with nft \
+		-reference ghcr.io/sallyport/sallyport:lab $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 
 ##@ Check
 
@@ -243,7 +245,7 @@ show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promis
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform ./test/e2e/view -show
 
 .PHONY: show-real
-show-real: chart lab-images build ## Show nodes as in production, at full size, a line for each; items that are not built print NOT RUN (root)
+show-real: chart lab-images ## Show nodes as in production, at full size, a line for each; items that are not built print NOT RUN (root)
 	bin/sallyport lab parts --real-nodes
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestReal[0-9]' ./test/e2e/real -show
 

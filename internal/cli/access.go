@@ -57,6 +57,8 @@ func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	flags.AddFlagSet(theirs)
 	flags.StringVar(&a.namespaces.Controller, "controller-namespace", kube.DefaultNamespaces.Controller,
 		"namespace of Sallyport; objects with its names in other namespaces are ignored")
+	flags.StringVar(&a.namespaces.Agent, "agent-namespace", "",
+		"namespace of Sallyport's agents, agent.namespace of the chart (default: --controller-namespace)")
 	flags.StringVar(&a.namespaces.KubeOVN, "kube-ovn-namespace", kube.DefaultNamespaces.KubeOVN,
 		"namespace of Kube-OVN; its Deployment holds the addresses of the OVN databases")
 	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, else ~/.kube/config)")

@@ -184,7 +184,15 @@ func (l *Lab) Kubeconfig() string { return filepath.Join(l.Dir, daemon.Kubeconfi
 func (l *Lab) Inside(path string) string { return fmt.Sprintf("/proc/%d/root%s", l.PID, path) }
 
 // NS is a network namespace of the lab by name: a node, a router, a client, internet, or <pod>.<namespace>.
-func (l *Lab) NS(name string) netns.NS { return netns.At(l.Inside(filepath.Join(netns.Dir, name))) }
+func (l *Lab) NS(name string) netns.NS {
+	ns := netns.At(l.Inside(filepath.Join(netns.Dir, name)))
+	if pod, namespace, is := strings.Cut(name, "."); is && !ns.Exists() {
+		if path := l.realPodNetwork(namespace, pod); path != "" {
+			return netns.At(l.Inside(path))
+		}
+	}
+	return ns
+}
 
 // OwnNS is the lab's own namespace, in which its control plane and its wires are.
 func (l *Lab) OwnNS() netns.NS { return netns.At(fmt.Sprintf("/proc/%d/ns/net", l.PID)) }
@@ -224,7 +232,13 @@ func (l *Lab) Run(ctx context.Context, name string, argv ...string) error {
 	return err
 }
 
-func (l *Lab) call(ctx context.Context, method, path string, body []byte) (daemon.Status, error) {
+func (l *Lab) call(ctx context.Context, method, path string, body []byte) (out daemon.Status, err error) {
+	err = l.ask(ctx, method, path, body, &out)
+	return out, err
+}
+
+// ask sends a request to the lab and reads its answer.
+func (l *Lab) ask(ctx context.Context, method, path string, body []byte, out any) error {
 	socket := filepath.Join(l.Dir, daemon.ControlSocket)
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -234,23 +248,22 @@ func (l *Lab) call(ctx context.Context, method, path string, body []byte) (daemo
 	}}
 	request, err := http.NewRequestWithContext(ctx, method, "http://lab"+path, bytes.NewReader(body))
 	if err != nil {
-		return daemon.Status{}, fmt.Errorf("ask lab %s: %w", l.Name, err)
+		return fmt.Errorf("ask lab %s: %w", l.Name, err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return daemon.Status{}, fmt.Errorf("ask lab %s (is it still starting?): %w", l.Name, err)
+		return fmt.Errorf("ask lab %s (is it still starting?): %w", l.Name, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		var failure daemon.Failure
 		if err := json.NewDecoder(response.Body).Decode(&failure); err != nil {
-			return daemon.Status{}, fmt.Errorf("lab %s answered %s", l.Name, response.Status)
+			return fmt.Errorf("lab %s answered %s", l.Name, response.Status)
 		}
-		return daemon.Status{}, errors.New(failure.Error)
+		return errors.New(failure.Error)
 	}
-	var status daemon.Status
-	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
-		return daemon.Status{}, fmt.Errorf("read answer of lab %s: %w", l.Name, err)
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+		return fmt.Errorf("read answer of lab %s: %w", l.Name, err)
 	}
-	return status, nil
+	return nil
 }

@@ -1,14 +1,19 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
+	"github.com/sallyport/sallyport/internal/lab/daemon"
 	"github.com/sallyport/sallyport/internal/lab/realnode"
 )
 
@@ -56,13 +61,47 @@ func (o Options) checkImages() error {
 		return errors.New("real nodes need container images, at least that of pause; make them with: make lab-images")
 	}
 	for _, file := range o.Images {
-		if _, err := os.Stat(file); err != nil || !filepath.IsAbs(file) {
-			return fmt.Errorf("image %q is no file with an absolute path", file)
+		if err := checkImage(file); err != nil {
+			return err
 		}
 	}
 	_, err := realnode.Hierarchies()
 	return err
 }
+
+func checkImage(file string) error {
+	if _, err := os.Stat(file); err != nil || !filepath.IsAbs(file) {
+		return fmt.Errorf("image %q is no file with an absolute path", file)
+	}
+	return nil
+}
+
+// ImportImage loads a container image on every real node of the lab. Nodes do not see the machine's /run, /var/lib and
+// /var/log.
+func (l *Lab) ImportImage(ctx context.Context, file string) error {
+	if err := checkImage(file); err != nil {
+		return err
+	}
+	body, err := json.Marshal(file)
+	if err != nil {
+		return err
+	}
+	_, err = l.call(ctx, http.MethodPost, "/import", body)
+	return err
+}
+
+// realPodNetwork is the network namespace of a pod of a real node, as the lab sees it, or empty.
+func (l *Lab) realPodNetwork(namespace, pod string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), podNetworkTimeout)
+	defer cancel()
+	var out daemon.PodNetwork
+	if err := l.ask(ctx, http.MethodGet, "/pods/"+url.PathEscape(namespace)+"/"+url.PathEscape(pod), nil, &out); err != nil {
+		return "" // no such pod
+	}
+	return out.Path
+}
+
+const podNetworkTimeout = 10 * time.Second
 
 // ImagesBeside are the container images that `make lab-images` has put beside a program.
 func ImagesBeside(program string) []string {

@@ -173,6 +173,8 @@ func TestValuesAreChecked(t *testing.T) {
 		`agent={"enabled":true,"tls":{"agentSecret":"a","controllerSecret":"c"}}`:            true,
 		`agent={"enabled":true,"bindAddress":"--x"}`:                                         false,
 		`agent={"enabled":true,"bindAddress":"::"}`:                                          true,
+		`agent={"enabled":true,"namespace":"agents"}`:                                        true,
+		`agent={"enabled":true,"namespace":"a:b\" || true || \""}`:                           false, // would be CEL
 		`networkPolicy.egress={"enabled":true,"apiServerPorts":[0]}`:                         false,
 		`priorityAndFairness.concurrencyShares=0`:                                            false, // nothing would be served
 		`priorityAndFairness.concurrencyShares=40`:                                           true,
@@ -599,6 +601,47 @@ func TestMountsAreAllowed(t *testing.T) {
 		if root := strings.TrimSuffix(mounts[at].MountPath, "/net"); !slices.Contains(agent.Args,
 			"--sysctl-root="+root) {
 			t.Errorf("the node's settings are at %s, and the agent is told %q", root, agent.Args)
+		}
+	}
+}
+
+// Agents may have a namespace of their own. Everything that names their ServiceAccount names it there, and the release's
+// namespace has only what complies with the Pod Security Standard restricted.
+func TestAgentsNamespace(t *testing.T) {
+	const account = ":sallyport-agent\""
+	for namespace, values := range map[string]string{
+		"network": `agent={"enabled":true,"nodePaths":true}`,
+		"agents":  `agent={"enabled":true,"nodePaths":true,"namespace":"agents"}`,
+	} {
+		out, err := renderChart(t, values)
+		if err != nil {
+			t.Fatal(out)
+		}
+		var d appsv1.DaemonSet
+		var s corev1.ServiceAccount
+		var b rbacv1.ClusterRoleBinding
+		var r rbacv1.RoleBinding
+		var f flowcontrolv1.FlowSchema
+		if !findRendered(t, out, "DaemonSet", "sallyport-agent", &d) ||
+			!findRendered(t, out, "ServiceAccount", "sallyport-agent", &s) ||
+			!findRendered(t, out, "ClusterRoleBinding", "sallyport-controller-agent", &b) ||
+			!findRendered(t, out, "RoleBinding", "sallyport-controller-agent", &r) ||
+			!findRendered(t, out, "FlowSchema", "sallyport-agents", &f) {
+			t.Fatal("an object of the agents is missing")
+		}
+		found := []string{
+			d.Namespace, s.Namespace, b.Subjects[0].Namespace, r.Subjects[0].Namespace,
+			f.Spec.Rules[0].Subjects[0].ServiceAccount.Namespace,
+		}
+		for _, got := range found {
+			if got != namespace {
+				t.Errorf("%s: the namespaces of agents are %q", values, found)
+			}
+		}
+		// of the policy on status, and of that of the agents
+		if n := strings.Count(out, "system:serviceaccount:"+namespace+account); n != 2 || strings.Count(out, account) != n {
+			t.Errorf("%s: policies name the agents of %s %d times, and agents %d times", values, namespace, n,
+				strings.Count(out, account))
 		}
 	}
 }

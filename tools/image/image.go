@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -32,6 +33,7 @@ type recipe struct {
 	labels   map[string]string
 	version  string
 	created  time.Time
+	plain    bool // layers are not compressed
 }
 
 // file is a file of the machine, and what it is in the image.
@@ -55,7 +57,7 @@ func build(r recipe, sbom []byte) (v1.Image, error) {
 	}
 	layers = append(layers, []file{{name: sbomPath, content: sbom, mode: 0o644}})
 	for _, files := range layers {
-		layer, err := layerOf(files, r.created)
+		layer, err := layerOf(files, r.created, r.plain)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +92,7 @@ func names(files []file) string {
 }
 
 // layerOf is a layer with some files and their directories, in the order of names, owned by root so that no program can change itself.
-func layerOf(files []file, created time.Time) (v1.Layer, error) {
+func layerOf(files []file, created time.Time, plain bool) (v1.Layer, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	all := append(directories(files), files...)
@@ -102,6 +104,9 @@ func layerOf(files []file, created time.Time) (v1.Layer, error) {
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("archive %s: %w", names(files), err)
+	}
+	if plain {
+		return static.NewLayer(archive.Bytes(), types.OCIUncompressedLayer), nil
 	}
 	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }
 	return tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -258,6 +260,35 @@ func TestSameInputSameImage(t *testing.T) {
 	}
 	if bytes.Equal(read(t, first), read(t, second)) {
 		t.Error("another program gave the same image")
+	}
+}
+
+// Without compression it is the same image: the same files, in layers that are their own archives.
+func TestUncompressedImage(t *testing.T) {
+	diffs := map[bool][]v1.Hash{}
+	for _, plain := range []bool{false, true} {
+		image, err := build(recipe{binaries: []string{program(t)}, version: "v1", created: time.Unix(0, 0), plain: plain}, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := image.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		diffs[plain] = config.RootFS.DiffIDs
+		for i, layer := range manifest.Layers {
+			is := layer.Digest == config.RootFS.DiffIDs[i]
+			if is != plain || is != (layer.MediaType == types.OCIUncompressedLayer) {
+				t.Errorf("-uncompressed=%t: layer %d is not compressed: %t, and is called %s", plain, i, is, layer.MediaType)
+			}
+		}
+	}
+	if !slices.Equal(diffs[false], diffs[true]) {
+		t.Errorf("compressed, the image has the files %v, uncompressed %v", diffs[false], diffs[true])
 	}
 }
 

@@ -24,6 +24,7 @@ func run(args []string) error {
 	reference := flags.String("reference", "sallyport:dev", "the image's `name` and tag when it is loaded")
 	version := flags.String("version", "unknown", "what the image says of its version")
 	revision := flags.String("revision", "", "the `commit` that it was built from")
+	plain := flags.Bool("uncompressed", false, "do not compress layers: a larger file that is imported sooner")
 	var with system
 	flags.Var(&with, "with", "a `program` of this machine to put into the image with its libraries; may be given several times")
 	flags.Usage = func() {
@@ -45,7 +46,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	r := recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), version: *version, created: created}
+	r := recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), version: *version, created: created, plain: *plain}
 	sbom, err := billOfMaterials(r)
 	if err != nil {
 		return err

@@ -63,3 +63,8 @@ although OVN uses TLS.
 {{- define "sallyport.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ .Values.serviceAccount.name }}
 {{- end }}
+
+{{/* Namespace of the agents: Pod Security can then restrict that of the controller. */}}
+{{- define "sallyport.agentNamespace" -}}
+{{ .Values.agent.namespace | default .Release.Namespace }}
+{{- end }}

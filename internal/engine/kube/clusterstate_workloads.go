@@ -108,7 +108,7 @@ func (e *clusterDump) readPods() []clusterstate.Pod {
 			Object: readObjectMeta(string(Pod), o, nil), Addresses: podAddresses(o), Node: o.Spec.NodeName,
 			Phase:  string(o.Status.Phase),
 			Subnet: o.Annotations[kubeovn.LogicalSwitchAnnotation], HostNetwork: o.Spec.HostNetwork,
-			Agent: o.Namespace == e.platform.Controller && isAgentPod(o),
+			Agent: o.Namespace == e.platform.agents() && isAgentPod(o),
 		}
 		for _, c := range o.Status.Conditions {
 			out.Ready = out.Ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,9 +21,13 @@ import (
 // Namespaces are where the platform runs. An object with a platform name or label in any other namespace belongs to a
 // tenant.
 type Namespaces struct {
-	Controller string // Sallyport's Deployment, its agents and their Leases
+	Controller string // Sallyport's Deployment and its Lease
+	Agent      string // Sallyport's agents; empty: Controller
 	KubeOVN    string // Kube-OVN's Deployments, Leases and certificates
 }
+
+// agents returns the namespace of Sallyport's agents.
+func (n Namespaces) agents() string { return cmp.Or(n.Agent, n.Controller) }
 
 // DefaultNamespaces are the namespaces in the documentation and in Kube-OVN's manifests.
 var DefaultNamespaces = Namespaces{Controller: metav1.NamespaceSystem, KubeOVN: metav1.NamespaceSystem}

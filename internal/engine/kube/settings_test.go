@@ -86,7 +86,8 @@ func TestLeasesAreThoseOfThePlatformsNamespaces(t *testing.T) {
 	}
 }
 
-// A pod is an agent only if the DaemonSet in the controller's namespace created it, whatever its labels are.
+// A pod is an agent only if the DaemonSet in the agents' namespace created it, whatever its labels are. That is the
+// controller's namespace unless another one is set.
 func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 	yes := true
 	agents := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "sallyport-agent", Controller: &yes}
@@ -122,6 +123,14 @@ func TestAgentsAreThoseOfTheDaemonSet(t *testing.T) {
 		e.pods.Items = []corev1.Pod{pod}
 		if got := e.readPods()[0].Agent; got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		e.platform.Agent = "sallyport-agents"
+		if e.readPods()[0].Agent {
+			t.Errorf("%s: its namespace is %s, and agents are in another", name, c.namespace)
+		}
+		e.pods.Items[0].Namespace = "sallyport-agents"
+		if got, want := e.readPods()[0].Agent, c.owner == agents; got != want {
+			t.Errorf("%s, in the namespace of agents: %t, want %t", name, got, want)
 		}
 	}
 }

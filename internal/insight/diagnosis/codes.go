@@ -188,7 +188,7 @@ var Codes = []Code{
 	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer, while those of others do.",
-		"Check its pod: kubectl -n kube-system get pods -o wide -l " + ownership.AgentLabel + "=" +
+		"Check its pod: kubectl get pods --all-namespaces -o wide -l " + ownership.AgentLabel + "=" +
 			ownership.AgentName + ".", rankSingleObject,
 	},
 	{

@@ -37,6 +37,11 @@ type NodeState struct {
 	Disk   int64 `json:"disk,omitempty"`
 }
 
+// PodNetwork is the network of a pod of a real node.
+type PodNetwork struct {
+	Path string `json:"path"` // file of its namespace, as the lab sees it
+}
+
 // Failure is the daemon's answer to an order that it could not carry out.
 type Failure struct {
 	Error string `json:"error"`
@@ -69,12 +74,25 @@ func (d *Daemon) serve() error {
 		}
 		answer(w, d.status, err)
 	})
+	mux.HandleFunc("POST /import", func(w http.ResponseWriter, r *http.Request) {
+		var file string
+		err := json.NewDecoder(r.Body).Decode(&file)
+		if err == nil {
+			err = d.importImage(r.Context(), file)
+		}
+		answer(w, d.status, err)
+	})
+	mux.HandleFunc("GET /pods/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, func() (PodNetwork, error) {
+			return d.findPodNetwork(r.Context(), r.PathValue("namespace"), r.PathValue("pod"))
+		}, nil)
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = server.Serve(listener) }()
 	return nil
 }
 
-func answer(w http.ResponseWriter, status func() (Status, error), err error) {
+func answer[T any](w http.ResponseWriter, status func() (T, error), err error) {
 	current, statusErr := status()
 	if err := errors.Join(err, statusErr); err != nil {
 		w.WriteHeader(http.StatusConflict)
@@ -131,7 +149,7 @@ func (d *Daemon) kill(_ context.Context, target string) error {
 	if c == nil {
 		return d.onProcess(target, (*proc.Process).Kill)
 	}
-	defer d.mark(target, "killed")
+	defer d.mark(target, killed)
 	if n := d.real[target]; n != nil {
 		return d.cutPower(n, c)
 	}
@@ -219,6 +237,15 @@ func (d *Daemon) links(c *engine.Chassis, set func(netns.NS, string) error) erro
 		errs = append(errs, set(netns.Own(), p))
 	}
 	return errors.Join(errs...)
+}
+
+// killed is the state of a node without power.
+const killed = "killed"
+
+func (d *Daemon) state(node string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.nodes[node]
 }
 
 func (d *Daemon) mark(node, state string) {

@@ -149,3 +149,30 @@ func (d *Daemon) reboot(ctx context.Context, n *realnode.Node, c *engine.Chassis
 	}
 	return d.startNetwork(ctx, n)
 }
+
+// importImage loads a container image on every real node that runs.
+func (d *Daemon) importImage(ctx context.Context, file string) error {
+	if len(d.real) == 0 {
+		return errors.New("the lab has no real nodes, and only these run container images; start it with --real-nodes")
+	}
+	return d.eachReal(ctx, func(ctx context.Context, n *realnode.Node) error {
+		if d.state(n.Name) == killed {
+			return nil
+		}
+		return n.ImportImage(ctx, file)
+	})
+}
+
+// findPodNetwork is the network namespace of a pod of a real node: a file, as the lab sees it.
+func (d *Daemon) findPodNetwork(ctx context.Context, namespace, pod string) (PodNetwork, error) {
+	for _, n := range d.real {
+		if d.state(n.Name) == killed {
+			continue
+		}
+		path, err := n.PodNetwork(ctx, namespace, pod)
+		if err != nil || path != "" {
+			return PodNetwork{Path: path}, err
+		}
+	}
+	return PodNetwork{}, fmt.Errorf("no real node has pod %s of namespace %s", pod, namespace)
+}

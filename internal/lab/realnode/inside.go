@@ -81,6 +81,9 @@ func (n inside) furnish() error {
 		{"forget other networks", forgetNetworks},
 		{"name the host", func() error { return unix.Sethostname([]byte(n.Name)) }},
 		{"mount /proc", func() error { return unix.Mount("proc", "/proc", "proc", 0, "") }},
+		{"forward packets of pods", func() error {
+			return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644)
+		}},
 		{"mount /sys", n.mountSys},
 		{"make /run", func() error { return errors.Join(os.RemoveAll(run), os.MkdirAll(run, 0o755)) }},
 		{"mount new /run", func() error { return unix.Mount("tmpfs", run, "tmpfs", 0, "mode=755") }},

@@ -190,22 +190,56 @@ func (n *Node) StartRuntime(ctx context.Context) error {
 		return err
 	}
 	for _, image := range n.Images {
-		if err := n.ctr(ctx, "images", "import", "--local", image); err != nil {
+		if err := n.ImportImage(ctx, image); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// ImportImage loads a container image from an archive of the machine, which the node sees at the same path unless it
+// is below a directory of the node's own.
+func (n *Node) ImportImage(ctx context.Context, file string) error {
+	return n.ctr(ctx, "images", "import", "--local", file)
+}
+
 // ctr talks to the node's containerd.
 func (n *Node) ctr(ctx context.Context, args ...string) error {
-	argv := n.Enter(append([]string{filepath.Join(n.Parts.Dir(parts.Containerd), "ctr"), "-n", "k8s.io"}, args...)...)
+	_, err := n.output(ctx, filepath.Join(n.Parts.Dir(parts.Containerd), "ctr"), append([]string{"-n", "k8s.io"}, args...)...)
+	return err
+}
+
+// output runs a program on the node to its end.
+func (n *Node) output(ctx context.Context, program string, args ...string) (string, error) {
+	argv := n.Enter(append([]string{program}, args...)...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // a part of the lab
 	cmd.Env = append(os.Environ(), n.groups(), "PATH="+n.search())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("ctr %s on %s: %w: %s", strings.Join(args, " "), n.Name, err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s on %s: %w: %s", filepath.Base(program), strings.Join(args, " "), n.Name, err, out)
 	}
-	return nil
+	return string(out), nil
+}
+
+// podNetworks is where containerd binds the network namespaces of pods.
+const podNetworks = "/run/netns"
+
+// PodNetwork is the file of a pod's network namespace, as the lab sees it; empty if the node has no such pod with a
+// network of its own. Kube-OVN's plugin notes the namespace on the port that it makes.
+func (n *Node) PodNetwork(ctx context.Context, namespace, pod string) (string, error) {
+	out, err := n.output(ctx, n.Parts.Program("ovs-vsctl"), "--db=unix:/run/openvswitch/db.sock", "--bare", "--columns=external_ids",
+		"find", "Interface", fmt.Sprintf("external_ids:pod_name=%q", pod),
+		fmt.Sprintf("external_ids:pod_namespace=%q", namespace))
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range strings.Fields(out) {
+		key, value, _ := strings.Cut(entry, "=")
+		if key == "pod_netns" {
+			return filepath.Join("/proc", strconv.Itoa(n.first.PID()), "root", podNetworks, filepath.Base(value)), nil
+		}
+	}
+	return "", nil
 }
 
 // StartKubelet starts the kubelet and kube-proxy. The node's object may exist already.

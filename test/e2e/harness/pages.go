@@ -3,10 +3,13 @@ package harness
 import (
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
 // ExpectContains fails the test unless a text contains all given words.
@@ -45,6 +48,34 @@ func ExecutableBlocks(page string) (out []CodeBlock) {
 		}
 	}
 	return out
+}
+
+// SectionBlocks returns all code blocks of a section of a page, also those that are only displayed.
+func SectionBlocks(t *testing.T, page, heading string) (out []string) {
+	t.Helper()
+	_, section, found := strings.Cut(page, "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("the page has no section %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, m := range codeBlockPattern.FindAllStringSubmatch(section, -1) {
+		out = append(out, m[2])
+	}
+	return out
+}
+
+// HelmDir returns the directory of the helm that `make chart` has built.
+func HelmDir(t *testing.T) string {
+	t.Helper()
+	cache, err := parts.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := filepath.Glob(filepath.Join(cache, "helm-*/helm"))
+	if err != nil || len(built) == 0 {
+		t.Fatalf("there is no helm; run make chart (%v)", err)
+	}
+	return filepath.Dir(built[len(built)-1])
 }
 
 // fileBlockPattern matches the first line of a manifest or topology that belongs in a file; it contains the file name.

@@ -118,10 +118,6 @@ func readerEnv(t *testing.T, c *harness.Cluster) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built, err := filepath.Glob(filepath.Join(cache, "helm-*/helm"))
-	if err != nil || len(built) == 0 {
-		t.Fatalf("there is no helm; run make chart (%v)", err)
-	}
 	home, before := t.TempDir(), os.Getenv("HOME")
 	bin := filepath.Join(home, ".local/bin")
 	if err := errors.Join(os.MkdirAll(bin, 0o755),
@@ -130,7 +126,7 @@ func readerEnv(t *testing.T, c *harness.Cluster) []string {
 	}
 	return append(os.Environ(), "HOME="+home, "SALLYPORT_LAB="+c.Name, "SALLYPORT_CACHE="+cache,
 		"GOCACHE="+filepath.Join(before, ".cache/go-build"), "GOPATH="+filepath.Join(before, "go"),
-		"PATH="+strings.Join([]string{bin, filepath.Dir(built[len(built)-1]), os.Getenv("PATH")}, ":"))
+		"PATH="+strings.Join([]string{bin, harness.HelmDir(t), os.Getenv("PATH")}, ":"))
 }
 
 // binDir returns the output directory of `make build`.
