@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/kernelnode"
 	"github.com/sallyport/sallyport/internal/lab/kubelet"
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
@@ -20,6 +21,8 @@ import (
 // kernelLab is a lab one node of which is a virtual machine with the kernel's datapath.
 type kernelLab struct {
 	*harness.Cluster
+	kit     vm.Kit
+	guest   string // the program of a virtual machine
 	vm      *kernelnode.Node
 	item    *show.Item
 	project string // namespace of a project whose default network is cloud; on public it has a return port
@@ -36,15 +39,8 @@ func startKernelLab(t *testing.T, kit vm.Kit, guest, kernel string) *kernelLab {
 	t.Helper()
 	b := harness.LoadTopology(t, "kernel.yaml")
 	c := harness.StartLab(t, "kernel-"+strings.ReplaceAll(kernel, ".", ""), b)
-	begun := time.Now()
-	node, err := kernelnode.Start(harness.Within(t, 4*time.Minute), kit, kernelnode.Config{
-		Lab: c.Lab, Blueprint: b, Node: b.FakeNodeList()[0], Kernel: kernel, Guest: guest, Dir: t.TempDir(), OVN: c.Parts,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("kernel %s: the switch of the machine runs after %s", kernel, time.Since(begun).Round(100*time.Millisecond))
-	l := &kernelLab{Cluster: c, vm: node}
+	l := &kernelLab{Cluster: c, kit: kit, guest: guest}
+	l.vm = l.startMachine(t, b.FakeNodeList()[0], kernel)
 	for _, n := range b.Networks {
 		l.SetLabel(t, "Node "+machineNode, n.Name+".provider-network.kubernetes.io/ready", "true")
 	}
@@ -54,10 +50,24 @@ func startKernelLab(t *testing.T, kit vm.Kit, guest, kernel string) *kernelLab {
 	return l
 }
 
-// runPodInMachine creates a pod on the virtual machine's node and starts it there.
-func (l *kernelLab) runPodInMachine(t *testing.T, p harness.Pod) {
+// startMachine boots a virtual machine as one of the lab's nodes.
+func (l *kernelLab) startMachine(t *testing.T, node blueprint.Node, kernel string) *kernelnode.Node {
 	t.Helper()
-	p.Node = machineNode
+	begun := time.Now()
+	machine, err := kernelnode.Start(harness.Within(t, 4*time.Minute), l.kit, kernelnode.Config{
+		Lab: l.Lab, Blueprint: l.Blueprint, Node: node, Kernel: kernel, Guest: l.guest, Dir: t.TempDir(), OVN: l.Parts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("kernel %s: the switch of the machine runs after %s", kernel, time.Since(begun).Round(100*time.Millisecond))
+	return machine
+}
+
+// runPodInMachine creates a pod on the node of a virtual machine and starts it there.
+func (l *kernelLab) runPodInMachine(t *testing.T, machine *kernelnode.Node, p harness.Pod) {
+	t.Helper()
+	p.Node = machine.Name
 	l.RunPod(t, p)
 	ctx := harness.Within(t, time.Minute)
 	pod, err := l.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
@@ -66,7 +76,7 @@ func (l *kernelLab) runPodInMachine(t *testing.T, p harness.Pod) {
 	}
 	interfaces, err := kubelet.Attachments(pod)
 	if err == nil {
-		err = l.vm.StartPod(ctx, kernelnode.Pod{Name: p.Name, Interfaces: interfaces})
+		err = machine.StartPod(ctx, kernelnode.Pod{Name: p.Name, Interfaces: interfaces})
 	}
 	if err != nil {
 		t.Fatal(err)
