@@ -157,10 +157,10 @@ func (c Central) AddFakeChassis(ctx context.Context, names []string, tunnel func
 
 // Underlay makes the management and tunnel wires of the lab's own namespace.
 func Underlay(mtu int, servers []netip.Prefix) error {
-	for _, wire := range []string{managementWire, tunnelWire} {
+	for _, wire := range []string{ManagementWire, TunnelWire} {
 		if err := netns.Own().Bridge(wire, mtu); err != nil {
 			return err
 		}
 	}
-	return netns.Own().AddAddresses(managementWire, servers...)
+	return netns.Own().AddAddresses(ManagementWire, servers...)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,23 @@ type Chassis struct {
 	NS        netns.NS
 	SB        string     // remote of the southbound database
 	Providers []Provider // external networks that end on this node
+	Datapath  Datapath   // of the switch's bridges
 	// Wrap starts a process on the node where that is more than a network namespace; nil: it is not.
 	Wrap func(proc.Spec) proc.Spec
 }
+
+// Datapath is who forwards the packets of a switch.
+type Datapath string
+
+const (
+	// Userspace is vswitchd itself; it needs no module of the kernel.
+	Userspace Datapath = ""
+	// Kernel is the kernel's module openvswitch.
+	Kernel Datapath = "system"
+)
+
+// String is the datapath as Open vSwitch names it.
+func (d Datapath) String() string { return cmp.Or(string(d), "netdev") }
 
 // Provider is an external network on a chassis: Kube-OVN's provider network and the interface that carries it.
 type Provider struct {
@@ -61,11 +76,11 @@ func (c *Chassis) Build() error {
 	ports := c.Wires()
 	err = netns.Veth(
 		netns.End{NS: ns, Name: managementLink, Addresses: []netip.Prefix{c.Node.Management}},
-		netns.End{Name: ports[0], Bridge: managementWire}, blueprint.WireMTU)
+		netns.End{Name: ports[0], Bridge: ManagementWire}, blueprint.WireMTU)
 	if err != nil {
 		return err
 	}
-	return netns.Veth(netns.End{NS: ns, Name: tunnelInterface}, netns.End{Name: ports[1], Bridge: tunnelWire},
+	return netns.Veth(netns.End{NS: ns, Name: tunnelInterface}, netns.End{Name: ports[1], Bridge: TunnelWire},
 		blueprint.UnderlayMTU)
 }
 
@@ -110,16 +125,25 @@ func (c *Chassis) run(ctx context.Context) error {
 	if err := c.configure(ctx); err != nil {
 		return err
 	}
-	if err := c.waitLink(ctx, tunnelBridge); err != nil {
+	end := c.tunnelEnd()
+	if err := c.waitLink(ctx, end); err != nil {
 		return err
 	}
-	if err := c.NS.AddAddresses(tunnelBridge, c.Node.Tunnel); err != nil {
+	if err := c.NS.AddAddresses(end, c.Node.Tunnel); err != nil {
 		return err
 	}
-	if err := c.NS.SetMTU(tunnelBridge, blueprint.UnderlayMTU); err != nil {
+	if err := c.NS.SetMTU(end, blueprint.UnderlayMTU); err != nil {
 		return err
 	}
-	return c.NS.LinkUp(tunnelBridge)
+	return c.NS.LinkUp(end)
+}
+
+// tunnelEnd is the link with the node's tunnel address. The kernel's tunnels need no bridge for it.
+func (c *Chassis) tunnelEnd() string {
+	if c.Datapath == Kernel {
+		return tunnelInterface
+	}
+	return tunnelBridge
 }
 
 // waitLink waits until vswitchd has made a link of its database. ovs-vsctl waits for what it has changed itself, which is
@@ -148,7 +172,10 @@ func (c *Chassis) waitLink(ctx context.Context, name string) error {
 // tunnel's end do not reach this one for a quarter of an hour.
 func (c *Chassis) hush() error {
 	const quiet = "ipv4/conf/%s/arp_ignore"
-	settings := map[string]string{fmt.Sprintf(quiet, tunnelInterface): "1"}
+	settings := map[string]string{}
+	if c.Datapath != Kernel { // whose tunnel interface is no port of the switch
+		settings[fmt.Sprintf(quiet, tunnelInterface)] = "1"
+	}
 	for _, p := range c.Providers {
 		settings[fmt.Sprintf(quiet, p.Interface)] = "1"
 	}
@@ -168,8 +195,11 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if err := c.vsctl(ctx, "--no-wait", "init"); err != nil {
 		return err
 	}
-	if _, err := c.process("vswitchd", "ovs-vswitchd", db, "--disable-system",
-		"--unixctl="+c.path("ovs-vswitchd.ctl")); err != nil {
+	vswitchd := []string{db, "--unixctl=" + c.path("ovs-vswitchd.ctl")}
+	if c.Datapath != Kernel {
+		vswitchd = append(vswitchd, "--disable-system")
+	}
+	if _, err := c.process("vswitchd", "ovs-vswitchd", vswitchd...); err != nil {
 		return err
 	}
 	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it
@@ -209,27 +239,29 @@ func (c *Chassis) configure(ctx context.Context) error {
 		"external_ids:ovn-remote=\"" + c.SB + "\"",
 		"external_ids:ovn-encap-type=geneve",
 		"external_ids:ovn-encap-ip=" + c.Node.Tunnel.Addr().String(),
-		"external_ids:ovn-bridge-datapath-type=netdev",
+		"external_ids:ovn-bridge-datapath-type=" + c.Datapath.String(),
 		"external_ids:ovn-monitor-all=true",
 		"external_ids:ovn-bridge-mappings=\"" + strings.Join(mappings, ",") + "\"",
 	}
-	args = append(args, bridge(tunnelBridge, tunnelInterface)...)
-	args = append(args, "--", "set", "bridge", tunnelBridge,
-		"other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
+	if c.Datapath != Kernel {
+		args = append(args, c.bridge(tunnelBridge, tunnelInterface)...)
+		args = append(args, "--", "set", "bridge", tunnelBridge,
+			"other_config:hwaddr=\""+tunnelMAC(c.Node.Tunnel.Addr())+"\"")
+	}
 	for _, p := range c.Providers {
-		args = append(args, bridge(p.Bridge(), p.Interface)...)
+		args = append(args, c.bridge(p.Bridge(), p.Interface)...)
 		if p.VLAN > 0 {
 			args = append(args, "--", "set", "port", p.Interface, fmt.Sprintf("tag=%d", p.VLAN))
 		}
 	}
 	args = append(args, "--", "--may-exist", "add-br", "br-int", "--", "set", "bridge", "br-int",
-		"datapath_type=netdev", "fail_mode=secure")
+		"datapath_type="+c.Datapath.String(), "fail_mode=secure")
 	return c.vsctl(ctx, args...)
 }
 
-func bridge(name, port string) []string {
+func (c *Chassis) bridge(name, port string) []string {
 	return []string{
-		"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=netdev", "--",
+		"--", "--may-exist", "add-br", name, "--", "set", "bridge", name, "datapath_type=" + c.Datapath.String(), "--",
 		"--may-exist", "add-port", name, port,
 	}
 }

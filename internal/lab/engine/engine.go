@@ -15,8 +15,8 @@ import (
 
 // Bridges of the lab's own namespace that every node is wired to.
 const (
-	managementWire = "management"
-	tunnelWire     = "tunnels"
+	ManagementWire = "management"
+	TunnelWire     = "tunnels"
 )
 
 // Shop is what starting anything needs: the programs, the process table, and a directory for state.

@@ -25,8 +25,8 @@ const (
 	nodeInterface            = "ovn0"
 )
 
-// attachment is one interface with the routes that go out of it.
-type attachment struct {
+// Attachment is one interface with the routes that go out of it.
+type Attachment struct {
 	engine.Port
 	Routes []netns.Route
 }
@@ -50,13 +50,13 @@ func routed(pod *corev1.Pod) bool {
 	return err == nil && allocated(pod) && p.read(pod.Annotations, "routed") == "true"
 }
 
-// attachments are the interfaces of a pod, eth0 first.
-func attachments(pod *corev1.Pod) ([]attachment, error) {
+// Attachments are the interfaces of a pod, eth0 first.
+func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	providers, err := providersOf(pod)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]attachment, 0, len(providers))
+	out := make([]Attachment, 0, len(providers))
 	for _, p := range providers {
 		a, err := p.attachment(pod)
 		if err != nil {
@@ -67,7 +67,7 @@ func attachments(pod *corev1.Pod) ([]attachment, error) {
 	return out, nil
 }
 
-func (p provider) attachment(pod *corev1.Pod) (attachment, error) {
+func (p provider) attachment(pod *corev1.Pod) (Attachment, error) {
 	owner := pod.Name
 	if vm := p.read(pod.Annotations, "virtualmachine"); vm != "" {
 		// the port belongs to the VM: it outlives the virt-launcher pod, and two pods share it during a live migration
@@ -75,7 +75,7 @@ func (p provider) attachment(pod *corev1.Pod) (attachment, error) {
 	}
 	a, gateways, err := p.interfaceOf(pod.Annotations)
 	if err != nil {
-		return attachment{}, err
+		return Attachment{}, err
 	}
 	a.LogicalPort = owner + "." + pod.Namespace
 	if p.name != defaultProvider {
@@ -129,7 +129,7 @@ func (p provider) extraRoutes(annotations map[string]string) ([]netns.Route, err
 }
 
 // interfaceOf is what pods and nodes have in common: address, MAC and gateways.
-func (p provider) interfaceOf(annotations map[string]string) (a attachment, gateways []netip.Addr, err error) {
+func (p provider) interfaceOf(annotations map[string]string) (a Attachment, gateways []netip.Addr, err error) {
 	a.Interface = p.iface
 	if a.MAC, err = net.ParseMAC(p.read(annotations, "mac_address")); err != nil {
 		return a, nil, fmt.Errorf("mac_address: %w", err)
@@ -176,14 +176,14 @@ func split[T any](list string, parse func(string) (T, error)) ([]T, error) {
 
 // joinPort is a node's own interface on Kube-OVN's join switch, through which the node reaches what is inside; false
 // until Kube-OVN has allocated it.
-func joinPort(node *corev1.Node, inside []netip.Prefix) (attachment, bool, error) {
+func joinPort(node *corev1.Node, inside []netip.Prefix) (Attachment, bool, error) {
 	p := provider{name: defaultProvider, iface: nodeInterface}
 	if p.read(node.Annotations, "allocated") != "true" {
-		return attachment{}, false, nil
+		return Attachment{}, false, nil
 	}
 	a, gateways, err := p.interfaceOf(node.Annotations)
 	if err != nil {
-		return attachment{}, false, fmt.Errorf("join address of node %s: %w", node.Name, err)
+		return Attachment{}, false, fmt.Errorf("join address of node %s: %w", node.Name, err)
 	}
 	a.LogicalPort = p.read(node.Annotations, "port_name")
 	for _, gw := range gateways {
@@ -197,7 +197,7 @@ func joinPort(node *corev1.Node, inside []netip.Prefix) (attachment, bool, error
 }
 
 // addressesOf are the addresses of eth0, which Kubernetes calls the pod's.
-func addressesOf(attached []attachment) []netip.Addr {
+func addressesOf(attached []Attachment) []netip.Addr {
 	var out []netip.Addr
 	if len(attached) == 0 {
 		return nil

@@ -45,7 +45,7 @@ func annotatedPod(annotations map[string]string) *corev1.Pod {
 }
 
 // line writes an attachment as "iface logical-port addresses | routes".
-func line(a attachment) string {
+func line(a Attachment) string {
 	var out []string
 	for _, p := range a.Addresses {
 		out = append(out, p.String())
@@ -123,7 +123,7 @@ func TestAnnotationsBecomePorts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := attachments(annotatedPod(c.annotations))
+			got, err := Attachments(annotatedPod(c.annotations))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,13 +142,13 @@ func TestAnnotationsBecomePorts(t *testing.T) {
 }
 
 func TestAnnotationsThatMakeNoSenseAreRefused(t *testing.T) {
-	if _, err := attachments(annotatedPod(v4)); err != nil {
+	if _, err := Attachments(annotatedPod(v4)); err != nil {
 		t.Fatalf("control: %v", err)
 	}
 	for key, value := range map[string]string{
 		"mac_address": "nonsense", "ip_address": "10.9.9.9", "cidr": "10.0.0.0", "gateway": "x", "routes": `[{"dst":"x","gw":"10.0.0.1"}]`,
 	} {
-		if _, err := attachments(annotatedPod(merged(v4, map[string]string{"ovn.kubernetes.io/" + key: value}))); err == nil {
+		if _, err := Attachments(annotatedPod(merged(v4, map[string]string{"ovn.kubernetes.io/" + key: value}))); err == nil {
 			t.Errorf("%s: %q is taken", key, value)
 		}
 	}

@@ -107,7 +107,7 @@ func (s *sandbox) disconnect() {
 	}
 }
 
-func (s *sandbox) unplug(a attachment) error {
+func (s *sandbox) unplug(a Attachment) error {
 	ctx, cancel := context.WithTimeout(s.cut, unplugTimeout)
 	defer cancel()
 	if err := s.node.Switch.Unplug(ctx, a.Port); err != nil {
@@ -123,7 +123,7 @@ func (s *sandbox) waitPowered(d time.Duration) {
 }
 
 // plug connects a namespace to a switch: all interfaces at once, since each waits for ovn-controller, then the routes.
-func plug(ctx context.Context, s Switch, ns netns.NS, attached []attachment) error {
+func plug(ctx context.Context, s Switch, ns netns.NS, attached []Attachment) error {
 	all, each := errgroup.WithContext(ctx)
 	for _, a := range attached {
 		all.Go(func() error {

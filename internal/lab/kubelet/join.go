@@ -23,7 +23,7 @@ func (k *Kubelet) joinNode(ctx context.Context, node *corev1.Node, m *member) er
 		}
 		m.join = nil
 	}
-	if err := plug(ctx, m.Switch, m.NS, []attachment{want}); err != nil {
+	if err := plug(ctx, m.Switch, m.NS, []Attachment{want}); err != nil {
 		return fmt.Errorf("join node %s: %w", node.Name, err)
 	}
 	m.join = &want

@@ -30,7 +30,7 @@ type member struct {
 	// Read in contact, written without it; join is also written by the one worker that looks after the node.
 	booted    time.Time // zero for the first boot
 	boots     int
-	join      *attachment   // the node's own interface, once plugged
+	join      *Attachment   // the node's own interface, once plugged
 	leftovers []engine.Port // ports of pods that ended with the node
 }
 

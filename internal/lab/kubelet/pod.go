@@ -77,7 +77,7 @@ func (k *Kubelet) syncReal(ctx context.Context, pod *corev1.Pod, m *member) erro
 }
 
 // networkOf is what a pod is to be plugged into, or why that is not known yet.
-func networkOf(pod *corev1.Pod) ([]attachment, string) {
+func networkOf(pod *corev1.Pod) ([]Attachment, string) {
 	switch {
 	case pod.Spec.HostNetwork:
 		return nil, ""
@@ -86,7 +86,7 @@ func networkOf(pod *corev1.Pod) ([]attachment, string) {
 	case !routed(pod):
 		return nil, "waiting for Kube-OVN to route the address"
 	}
-	attached, err := attachments(pod)
+	attached, err := Attachments(pod)
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -23,7 +23,7 @@ type sandbox struct {
 	pod      *corev1.Pod // as it was when the sandbox was made
 	node     *member
 	name     string // of the namespace, and the first part of the names of logs and processes
-	attached []attachment
+	attached []Attachment
 
 	term      context.Context // ends when the pod is to end
 	terminate context.CancelFunc
@@ -43,7 +43,7 @@ type sandbox struct {
 }
 
 // start makes the sandbox of a pod and sets it going.
-func (k *Kubelet) start(pod *corev1.Pod, m *member, attached []attachment) *sandbox {
+func (k *Kubelet) start(pod *corev1.Pod, m *member, attached []Attachment) *sandbox {
 	s := &sandbox{
 		k: k, pod: pod, node: m, attached: attached, done: make(chan struct{}), name: pod.Name + "." + pod.Namespace,
 	}

@@ -3,10 +3,13 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path"
@@ -28,8 +31,17 @@ type Job struct {
 	Env     []string // besides PATH and HOME
 	Modules []string // of the kernel, loaded before, with those that they need. One that can't be loaded fails the job
 	// modules that are brought along to ModuleDir and not loaded: the program does that, or looks what is without them
-	Spare    []string
-	Programs []string // of this machine, brought along with their shared libraries: "nft"
+	Spare      []string
+	Programs   []string          // of this machine, brought along with their shared libraries: "nft"
+	Files      map[string]string // of this machine, brought along: by their paths in the machine
+	Interfaces []Interface       // none: the machine has no network
+	Memory     string            // as QEMU takes it; empty: as much as a small program needs
+}
+
+// Interface is a network card of the machine, and the tap device of this machine that it is connected to.
+type Interface struct {
+	Tap string
+	MAC net.HardwareAddr
 }
 
 // ModuleDir is where modules are in the machine.
@@ -42,8 +54,8 @@ type Result struct {
 }
 
 const (
-	memory  = "512M"
-	initPkg = "github.com/sallyport/sallyport/internal/lab/machine/init"
+	usualMemory = "512M"
+	initPkg     = "github.com/sallyport/sallyport/internal/lab/machine/init"
 )
 
 // ErrNoEnding is a machine that ended without saying how: it did not boot, or broke down.
@@ -70,11 +82,11 @@ func Prepare(ctx context.Context, dir string) (Kit, error) {
 }
 
 // Run boots a machine, runs the job's program in it and waits for its end. That the program fails is no error; that it
-// did not run, or that nobody knows how it ended, is. The machine has no network and no disk: nothing of it leaves it
-// or stays.
+// did not run, or that nobody knows how it ended, is. The machine has no disk, and no network unless the job says so:
+// nothing of it stays.
 func (k Kit) Run(ctx context.Context, job Job) (Result, error) {
-	if !slices.Contains(Kernels(), job.Kernel) {
-		return Result{}, fmt.Errorf("there is no kernel %q, there are %s", job.Kernel, strings.Join(Kernels(), " and "))
+	if err := checkKernel(job.Kernel); err != nil {
+		return Result{}, err
 	}
 	dir, err := os.MkdirTemp("", "machine-")
 	if err != nil {
@@ -86,7 +98,35 @@ func (k Kit) Run(ctx context.Context, job Job) (Result, error) {
 	if err := b.fill(ctx, job, modules); err != nil {
 		return Result{}, err
 	}
-	return b.run(ctx, k.parts)
+	return b.run(ctx, b.command(k.parts, job))
+}
+
+// Command fills a directory and returns the command that boots the machine, for a job that somebody else starts and
+// ends: a node of a lab. The command ends when the job's program does.
+func (k Kit) Command(ctx context.Context, dir string, job Job) ([]string, error) {
+	if err := checkKernel(job.Kernel); err != nil {
+		return nil, err
+	}
+	image, modules := k.parts.Kernel(job.Kernel)
+	b := box{dir: dir, kernel: image, init: k.init}
+	if err := b.fill(ctx, job, modules); err != nil {
+		return nil, err
+	}
+	return b.command(k.parts, job), nil
+}
+
+// Said returns what the machine of a directory has said so far: its program, then the end of what its kernel said.
+func Said(dir string) string {
+	b := box{dir: dir}
+	line, _ := os.ReadFile(b.path("line"))
+	return string(line) + "\n" + b.tail()
+}
+
+func checkKernel(version string) error {
+	if slices.Contains(Kernels(), version) {
+		return nil
+	}
+	return fmt.Errorf("there is no kernel %q, there are %s", version, strings.Join(Kernels(), " and "))
 }
 
 // box is the directory of a machine: what it boots with and what it says.
@@ -132,6 +172,9 @@ func (b box) fill(ctx context.Context, job Job, dir string) error {
 	}
 	for _, path := range bring {
 		files.copy(path, path)
+	}
+	for _, path := range slices.Sorted(maps.Keys(job.Files)) {
+		files.copy(path, job.Files[path])
 	}
 	raw, err := json.Marshal(orders)
 	files.file(guest.OrdersFile, raw)
@@ -180,12 +223,13 @@ func libraries(ctx context.Context, programs []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// run boots the machine and waits for its end.
+// command is the command that boots the machine.
 //
 // The processor is emulated, always. /dev/kvm of a machine that is a virtual one itself may be there and not work.
-func (b box) run(ctx context.Context, set parts.Set) (Result, error) {
-	args := []string{
-		"-accel", "tcg", "-machine", "q35", "-cpu", "max", "-smp", "1", "-m", memory,
+func (b box) command(set parts.Set, job Job) []string {
+	argv := []string{
+		set.Program("qemu-system-x86_64"),
+		"-accel", "tcg", "-machine", "q35", "-cpu", "max", "-smp", "1", "-m", cmp.Or(job.Memory, usualMemory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-serial", "file:" + b.path("console"), "-serial", "file:" + b.path("line"),
 		"-kernel", b.kernel, "-initrd", b.path("initramfs"),
@@ -193,10 +237,22 @@ func (b box) run(ctx context.Context, set parts.Set) (Result, error) {
 		"-append", "console=ttyS0 panic=-1 mitigations=off no_timer_check",
 	}
 	for _, dir := range set.Firmware() {
-		args = append(args, "-L", dir)
+		argv = append(argv, "-L", dir)
 	}
+	for i, card := range job.Interfaces {
+		id := fmt.Sprintf("n%d", i)
+		// Frames leave the machine complete, as on a wire: the lab's switches in user space read them raw.
+		argv = append(argv,
+			"-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vnet_hdr=off", id, card.Tap),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,romfile=", id, card.MAC))
+	}
+	return argv
+}
+
+// run boots the machine and waits for its end.
+func (b box) run(ctx context.Context, argv []string) (Result, error) {
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, set.Program("qemu-system-x86_64"), args...) //nolint:gosec // a program that a test runs
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // a program that a test runs
 	cmd.Stdout, cmd.Stderr = &said, &said
 	// The machine ends with this process, however that ends. What the kernel watches is the thread.
 	runtime.LockOSThread()

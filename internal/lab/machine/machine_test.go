@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sallyport/sallyport/internal/lab/parts"
 )
 
 // The kernel refuses an archive whose parts are not on boundaries of four bytes, and files in directories that are not
@@ -66,6 +68,9 @@ func TestJobThatCannotBeDone(t *testing.T) {
 		!strings.Contains(err.Error(), `no kernel "2.6"`) {
 		t.Errorf("a kernel that we do not have: %v", err)
 	}
+	if _, err := (Kit{}).Command(t.Context(), t.TempDir(), Job{Kernel: "2.6"}); err == nil {
+		t.Error("a command for a kernel that we do not have")
+	}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "modules.builtin"),
 		[]byte("kernel/net/ipv6/ipv6.ko\nkernel/lib/of-its-own.ko\n"), 0o644); err != nil {
@@ -80,6 +85,24 @@ func TestJobThatCannotBeDone(t *testing.T) {
 	}
 	if _, err := m.order([]string{"ipv6", "vrf"}); err == nil || !strings.Contains(err.Error(), "no module vrf") {
 		t.Errorf("a module that is missing: %v", err)
+	}
+}
+
+func TestMachineHasOnlyTheCardsOfItsJob(t *testing.T) {
+	b := box{dir: "/dir"}
+	if got := strings.Join(b.command(parts.Set{}, Job{}), " "); strings.Contains(got, "-netdev") ||
+		!strings.Contains(got, "-nodefaults") || !strings.Contains(got, "-m "+usualMemory) {
+		t.Errorf("a job without a network: %s", got)
+	}
+	cards := []Interface{{Tap: "vm1-0", MAC: []byte{2, 0, 0, 0, 0, 1}}, {Tap: "vm1-1", MAC: []byte{2, 0, 0, 0, 0, 2}}}
+	got := strings.Join(b.command(parts.Set{}, Job{Interfaces: cards, Memory: "1G"}), " ")
+	for _, want := range []string{
+		"-m 1G", "tap,id=n0,ifname=vm1-0,script=no,downscript=no,vnet_hdr=off", "netdev=n0,mac=02:00:00:00:00:01",
+		"tap,id=n1,ifname=vm1-1,", "netdev=n1,mac=02:00:00:00:00:02",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in %s", want, got)
+		}
 	}
 }
 

@@ -41,6 +41,38 @@ func (n NS) Bridge(name string, mtu int) error {
 	})
 }
 
+// Tap makes a tap device, the port of a virtual machine, and enslaves it to a bridge of the namespace. The wire's end is
+// no host: it has no address of its own.
+func (n NS) Tap(name, bridge string, mtu int) error {
+	err := n.with(func(h *netlink.Handle) error {
+		tap := &netlink.Tuntap{
+			LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP,
+			Flags: netlink.TUNTAP_NO_PI,
+		}
+		// The library makes it in the namespace of the calling thread, which is the one of the handle.
+		if err := h.LinkAdd(tap); err != nil {
+			return fmt.Errorf("make tap %s: %w", name, err)
+		}
+		link, err := h.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find tap %s: %w", name, err)
+		}
+		master, err := h.LinkByName(bridge)
+		if err != nil {
+			return fmt.Errorf("find bridge %s: %w", bridge, err)
+		}
+		return errors.Join(h.LinkSetMTU(link, mtu), h.LinkSetMaster(link, master))
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.Sysctl(map[string]string{"ipv6/conf/" + name + "/disable_ipv6": "1"}); err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return n.LinkUp(name)
+}
+
 // Veth makes a cable between two ends and brings both up. Checksum offload is switched off: the userspace datapath of
 // Open vSwitch reads raw frames, and a partial checksum would arrive broken.
 func Veth(a, b End, mtu int) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -72,6 +73,29 @@ func TestVeth(t *testing.T) {
 	must(t, wire.DeleteLink("port"), wire.DeleteLink("port")) // what is gone already is no error
 	if err := host.LinkUp("eth0"); err == nil {
 		t.Error("eth0 is there after the other end was deleted")
+	}
+}
+
+func TestTap(t *testing.T) {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		t.Skip("the kernel has no tap devices: ", err)
+	}
+	wire := create(t, "wire")
+	must(t, wire.Bridge("sw", 1600), wire.Tap("vm0", "sw", 1450))
+	bridge, _ := find(t, wire, "sw")
+	tap, addresses := find(t, wire, "vm0")
+	if a := tap.Attrs(); a.MasterIndex != bridge.Attrs().Index || a.MTU != 1450 || a.Flags&net.FlagUp == 0 ||
+		len(addresses) > 0 || tap.Type() != "tuntap" {
+		t.Errorf("tap: %s, master %d, want %d; MTU %d, %s, %v", tap.Type(), a.MasterIndex, bridge.Attrs().Index, a.MTU,
+			a.Flags, addresses)
+	}
+	if err := wire.Tap("vm1", "none", 1450); err == nil {
+		t.Error("a bridge that is not there is taken")
+	}
+	if links, err := Own().Links(); err != nil || slices.ContainsFunc(links, func(l netlink.Link) bool {
+		return l.Attrs().Name == "vm0"
+	}) {
+		t.Errorf("the tap is in another namespace: %v", err)
 	}
 }
 

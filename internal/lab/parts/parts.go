@@ -182,6 +182,9 @@ func lock(path string) (func(), error) {
 	return func() { _ = f.Close() }, nil
 }
 
+// At is a set of one part in a directory of the caller's, for a place that has no cache: a virtual machine.
+func At(name, dir string) Set { return Set{names: []string{name}, dirs: map[string]string{name: dir}} }
+
 // Bin are the directories with programs, in the form of a PATH.
 func (s Set) Bin() string {
 	var dirs []string

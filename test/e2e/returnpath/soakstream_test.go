@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
 // streamInterval is the interval between lines of a stream, and between the end of a connection and the next one.
@@ -140,7 +141,7 @@ func (s *soakStream) connectAndExchange(ctx context.Context, pace *time.Ticker) 
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // the answer has come
-	if err := exchangeLine(conn, time.Second); err != nil {
+	if err := harness.ExchangeLine(conn, time.Second); err != nil {
 		return err
 	}
 	s.recordAnswer(time.Now())
@@ -148,18 +149,6 @@ func (s *soakStream) connectAndExchange(ctx context.Context, pace *time.Ticker) 
 		<-pace.C
 	}
 	return nil
-}
-
-// exchangeLine sends a line and reads one.
-func exchangeLine(conn net.Conn, limit time.Duration) error {
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "hello\n"); err != nil {
-		return err
-	}
-	_, err := bufio.NewReader(conn).ReadString('\n')
-	return err
 }
 
 // dialTarget opens the connection. A new connection has one second: one SYN may be lost.
