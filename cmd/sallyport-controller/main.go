@@ -79,6 +79,7 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 				return err
 			}
 			c.ShareCertificates()
+			logger.Info("the controller starts and connects to the API server", "version", version, "server", c.Kubernetes.Host)
 			return controller.Run(cmd.Context(), c, logger)
 		},
 	}
