@@ -27,10 +27,11 @@ func (c *Cluster) CreateCountedObjects(t *testing.T) (counters map[string]float6
 	c.WaitForObject(t, "EgressIP", "", "metrics", hasConditions)
 	c.Apply(t, "{apiVersion: kube-dc.com/v1alpha1, kind: ExternalNetwork, metadata: {name: metrics}, "+
 		"spec: {type: metrics, nodes: {interface: uplink-b, gateways: [192.0.2.129]}}}")
-	Eventually(t, "a NodePath that is counted", func() bool {
+	Eventually(t, "a NodePath and a Project with its EgressIP are counted", func() bool {
 		counters = SharedController.ReadMetrics(t)
 		_, told := counters[`sallyport_node_repairs_total{node="node1"}`]
-		return told && counters[`sallyport_node_networks{state="waits"}`] > 0
+		return told && counters[`sallyport_node_networks{state="waits"}`] > 0 &&
+			counters[`sallyport_objects{condition="Programmed",kind="Project",reason="Programmed",status="True"}`] > 0
 	})
 	return counters
 }
