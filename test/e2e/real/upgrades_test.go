@@ -201,7 +201,9 @@ func (f *upgradeFixture) extendCRDs(t *testing.T) {
 	f.DeleteAndWait(t, "FIp", f.namespace, "newer")
 }
 
+// stopAPIServer also restarts Kube-OVN's controller, which exits when it loses its Lease.
 func (f *upgradeFixture) stopAPIServer(t *testing.T) {
+	f.untranslated = f.mail
 	f.ControlLab(t, "kill", "kube-apiserver")
 	select {
 	case <-time.After(show.ChooseSize(apiServerOutage, 10*time.Second)):
