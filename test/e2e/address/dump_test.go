@@ -102,6 +102,7 @@ var (
 	volatileFields = []string{
 		"resourceVersion", "managedFields", "generation", "lastHeartbeatTime",
 		"lastTransitionTime", "lastUpdateTime",
+		"ovn.kubernetes.io/eip_v6_ip", // Kube-OVN writes the IPv4 address here when it changes labels, not when it adds them
 	}
 	volatileKinds = []string{"Event", "Lease", "ComponentStatus"}
 

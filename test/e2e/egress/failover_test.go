@@ -33,6 +33,10 @@ type faultCase struct {
 	inject, recover func(y *egressFixture, t *testing.T, node string)
 }
 
+// plannedGap is the longest gap of a move that no detection precedes, which would take half a second. CI measures one
+// move on a busy machine.
+var plannedGap = show.ChooseSize(50*time.Millisecond, 400*time.Millisecond)
+
 var faultCases = []faultCase{
 	{"node killed", time.Second, labAction("kill", ""), afterMove("start")},
 	{"node cut off from the others, not from outside", time.Second, labAction("cut", ""), afterMove("mend")},
@@ -41,10 +45,10 @@ var faultCases = []faultCase{
 		(*egressFixture).restoreControllerAndNode,
 	},
 	{
-		"ovn-controller killed", 50 * time.Millisecond, labAction("kill", "-ovn-controller"),
+		"ovn-controller killed", plannedGap, labAction("kill", "-ovn-controller"),
 		labAction("start", "-ovn-controller"),
 	},
-	{"drained", 50 * time.Millisecond, (*egressFixture).drainNode, (*egressFixture).undrainNode},
+	{"drained", plannedGap, (*egressFixture).drainNode, (*egressFixture).undrainNode},
 }
 
 func labAction(what, part string) func(*egressFixture, *testing.T, string) {
@@ -85,7 +89,7 @@ func TestEgress2Failover(t *testing.T) {
 		t.Run(m.what, func(t *testing.T) { y.measureFault(t, m, item) })
 	}
 	// The controller detects a dead agent by a health check, so it has to run where it can reach the node.
-	asked := faultCase{"agent killed", 50 * time.Millisecond, (*egressFixture).killAgent, (*egressFixture).restartAgent}
+	asked := faultCase{"agent killed", plannedGap, (*egressFixture).killAgent, (*egressFixture).restartAgent}
 	t.Run(asked.what, func(t *testing.T) {
 		// A node that fails repeatedly is trusted later each time, so twenty faults need more nodes.
 		y := scenarios[1].startFixture(t, "agents", show.ChooseSize(6, 4))
