@@ -76,11 +76,15 @@ func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func
 // waitBuilt waits until the project and its floating IPs are Programmed.
 func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 	t.Helper()
-	c.WaitProgrammed(t, "Project", "drift", "built")
-	for _, name := range []string{"fixed", "away"} {
-		c.WaitProgrammed(t, "FIp", namespace, name)
+	for _, o := range []manifest.Ref{
+		harness.ObjectRef("Project", "drift", "built"), harness.ObjectRef("FIp", namespace, "fixed"),
+		harness.ObjectRef("FIp", namespace, "away"), harness.ObjectRef("EIp", namespace, "default-gw"),
+	} {
+		// Kube-OVN waits twice as long before each try to connect the new router.
+		if err := c.Objects.Wait(harness.Within(t, 3*time.Minute), o, manifest.True("Programmed")); err != nil {
+			t.Fatal(err)
+		}
 	}
-	c.WaitForObject(t, "EIp", namespace, "default-gw", manifest.True("Programmed"))
 }
 
 // externalAddresses returns the external addresses of the project and its floating IPs.
