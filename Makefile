@@ -17,6 +17,10 @@ GENERATE := $(GENERATOR) object crd paths=./api/... output:crd:dir=config/crd
 HELM_VERSION := $(shell awk '$$1 == "helm.sh/helm/v4" {print substr($$2, 2)}' tools/helm/go.mod)
 HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut -c1-8)/helm
 
+# Only for releases: it is built from some 250 modules, which CI does not fetch.
+COSIGN_VERSION := $(shell awk '$$1 == "github.com/sigstore/cosign/v3" {print substr($$2, 2)}' tools/cosign/go.mod)
+COSIGN := $(CACHE)/cosign-$(COSIGN_VERSION)-$(shell sha256sum tools/cosign/go.sum | cut -c1-8)/cosign
+
 TESTSUM_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/testsum/go.mod)
 TESTSUM := $(CACHE)/gotestsum-$(TESTSUM_VERSION)-$(shell sha256sum tools/testsum/go.sum | cut -c1-8)/gotestsum
 
@@ -27,15 +31,20 @@ PROMTOOL := $(dir $(PROMETHEUS))promtool
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc),-race)
 
+# Everything is compiled with the same settings, so that what one stage of CI has compiled is used by the next ones: half of the time from empty caches is
+# compiling. `make lint` vets the code; `go test` would do it again, for all dependencies.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false -vet=off)
+
 # What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels; jq and man for the
 # how-tos; a browser and its letters for the page of `sallyport ui`.
-PACKAGES := ca-certificates chromium curl fonts-liberation gcc git iproute2 jq libc6-dev make man-db nftables tcpdump util-linux xz-utils
+PACKAGES := ca-certificates chromium curl fonts-liberation gcc git iproute2 jq libc6-dev make man-db nftables openssl tcpdump util-linux xz-utils
 
 ##@ Build
 
 .PHONY: build
 build: ## Build bin/sallyport (also as bin/kubectl-sallyport), bin/sallyport-controller and bin/sallyport-agent
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+	go build -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
 	ln -sf sallyport bin/kubectl-sallyport
 
 .PHONY: parts
@@ -44,9 +53,9 @@ parts: build ## Fetch and build the programs that a lab runs, once a version
 
 .PHONY: generate
 generate: $(GENERATOR) ## Write deep copies and CRDs from the types in api/
-	rm -f config/crd/*.yaml charts/sallyport/crds/*.yaml
+	rm -f config/crd/*.yaml charts/sallyport/files/crds/*.yaml
 	$(GENERATE)
-	cp config/crd/*.yaml charts/sallyport/crds/
+	cp config/crd/*.yaml charts/sallyport/files/crds/
 
 .PHONY: man
 man: ## Write the man pages of the programs to bin/man
@@ -67,7 +76,7 @@ chart: $(HELM) ## Check the Helm chart and render it as bin/sallyport.yaml
 	$(HELM) lint --strict --quiet charts/sallyport
 	HELM=$(HELM) go test -count=1 ./test/chart
 	@mkdir -p bin
-	$(HELM) template sallyport charts/sallyport --namespace kube-system --include-crds >bin/sallyport.yaml.new
+	$(HELM) template sallyport charts/sallyport --namespace kube-system >bin/sallyport.yaml.new
 	$(HELM) template sallyport charts/sallyport --namespace kube-system --set agent.enabled=true,agent.nodePaths=true --show-only templates/agent.yaml >bin/sallyport-agent.yaml
 	@mv bin/sallyport.yaml.new bin/sallyport.yaml
 
@@ -76,22 +85,54 @@ image: build ## Make the container image bin/sallyport-image.tar (linux/amd64), 
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go -C tools/image run . -out $(CURDIR)/bin/sallyport-image.tar -version $(VERSION) -with nft \
 		-revision $$(git rev-parse HEAD) -reference ghcr.io/sallyport/sallyport:$(VERSION) $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 	IMAGE=$(CURDIR)/bin/sallyport-image.tar go -C tools/image test -count=1 ./...
+	go -C tools/release test -count=1 ./...
 
 .PHONY: lab-images
 lab-images: build ## Make the container images of a lab's real nodes, bin/lab-images/*.tar: pause, and a server for pods; and Sallyport's as bin/sallyport-lab-image.tar
 	@mkdir -p bin/lab-images
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images ./internal/lab/realnode/{pause,cat}
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/lab-images/echo ./internal/lab/realnode/container
+	go build -ldflags '-s -w' -o bin/lab-images ./internal/lab/realnode/{pause,cat}
+	go build -ldflags '-s -w' -o bin/lab-images/echo ./internal/lab/realnode/container
 	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/pause.tar -reference docker.io/lab/pause:latest $$PWD/pause
 	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/echo.tar -reference docker.io/lab/echo:latest $$PWD/echo $$PWD/cat
 	go -C tools/image run . -uncompressed -out $(CURDIR)/bin/sallyport-lab-image.tar -version $(VERSION) -with nft \
 		-reference ghcr.io/sallyport/sallyport:lab $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
 
+##@ Release
+
+# The version of a release: make release RELEASE=1.2.3. Of what is between versions: that of the chart, with the commit.
+RELEASE := $(shell awk '$$1 == "version:" {print $$2}' charts/sallyport/Chart.yaml)-dev.g$(shell git rev-parse --short=9 HEAD 2>/dev/null || echo 0)
+# The private key to sign with (cosign generate-key-pair), its password in COSIGN_PASSWORD. Without: a key for tests, made for this release.
+KEY :=
+# Where release-publish publishes: make release-publish REGISTRY=ghcr.io/sallyport KEY=cosign.key. PUBLISH_FLAGS=-plain-http for a registry without TLS.
+REGISTRY :=
+PUBLISH_FLAGS :=
+RELEASE_DIR := $(CURDIR)/bin/release
+RELEASE_TOOL = cd tools/release && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) go run .
+RELEASE_FLAGS = -version $(RELEASE) -source $(CURDIR) -out $(RELEASE_DIR) -helm $(HELM) -cosign $(COSIGN) $(if $(KEYLESS),-keyless,-key $(or $(KEY),$(TEST_KEY)))
+TEST_KEY := $(CURDIR)/bin/release-key/cosign.key
+
+.PHONY: release
+release: $(HELM) $(COSIGN) $(if $(KEY)$(KEYLESS),,$(TEST_KEY)) ## Make bin/release: image, chart, manifest, kustomize base, programs, krew manifest, SBOMs, notes, checksums, signature
+	for arch in amd64 arm64; do tools/image/debian $$arch $(CURDIR)/bin/debs/$$arch nftables; done
+	$(RELEASE_TOOL) build $(RELEASE_FLAGS) -debs $(CURDIR)/bin/debs
+
+.PHONY: release-check
+release-check: release ## Publish bin/release to a registry of its own and check it as users get it; changed images are refused
+	cd tools/release && KUBECTL=$(firstword $(wildcard $(CACHE)/kubernetes-*/bin/kubectl)) RELEASE=$(RELEASE_DIR) VERSION=$(RELEASE) HELM=$(HELM) COSIGN=$(COSIGN) KEY=$(or $(KEY),$(TEST_KEY)) SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+		go test -count=1 -v -run '^TestPublished' ./...
+
+.PHONY: release-publish
+release-publish: $(HELM) $(COSIGN) ## Publish bin/release to REGISTRY and sign it
+	$(RELEASE_TOOL) publish $(RELEASE_FLAGS) -registry '$(REGISTRY)' $(PUBLISH_FLAGS)
+
+$(TEST_KEY): $(COSIGN)
+	mkdir -p $(@D); cd $(@D) && COSIGN_PASSWORD= $(COSIGN) generate-key-pair
+
 ##@ Check
 
 .PHONY: test
 test: ## Run the unit tests (some need root and are skipped without)
-	go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
+	CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
 
 # One theme: make e2e THEME=loadbalancer. One test: make e2e THEME=lab RUN=TestLab3
 THEME :=
@@ -122,13 +163,7 @@ vuln: build ## Look for known vulnerabilities in what the programs call, with go
 
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are tidy
-	go mod tidy -diff
-	go -C tools/lint mod tidy -diff
-	go -C tools/generate mod tidy -diff
-	go -C tools/helm mod tidy -diff
-	go -C tools/image mod tidy -diff
-	go -C tools/testsum mod tidy -diff
-	go -C tools/vuln mod tidy -diff
+	printf '%s\n' . tools/{lint,generate,helm,image,release,testsum,vuln} | xargs -P 8 -I '{}' go -C '{}' mod tidy -diff
 
 .PHONY: generate-check
 generate-check: $(GENERATOR) ## Check that what is generated is up to date
@@ -140,7 +175,7 @@ generate-check: $(GENERATOR) ## Check that what is generated is up to date
 
 .PHONY: golden
 golden: ## Rewrite what tests compare with: the cases of compile, explain and nodepath, and the reference pages (root)
-	go test ./internal/compile/golden ./internal/controller ./internal/engine/kubeovn ./internal/insight/diagnosis ./internal/insight/explain ./internal/model/intent ./internal/model/nodepath ./internal/insight/topology -update
+	go test ./internal/compile/golden ./internal/controller ./internal/engine/kubeovn ./internal/insight/diagnosis ./internal/insight/explain ./internal/insight/selftest ./internal/model/intent ./internal/model/nodepath ./internal/insight/topology -update
 	go test ./cmd/sallyport-agent ./cmd/sallyport-controller ./config/crd ./internal/cli ./test/docs ./test/monitoring -update
 	go test -run '^Test(Balancer(2Conformance|Docs)|Agent5Seed|View3Seed|ViewFaultsPage)$$' ./test/e2e/loadbalancer ./test/e2e/nodes ./test/e2e/view -update
 	go test -run '^TestAttacksPage$$' ./test/e2e/tenancy -update
@@ -159,7 +194,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform show-real
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform show-real show-day
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -249,6 +284,10 @@ show-real: chart lab-images ## Show nodes as in production, at full size, a line
 	bin/sallyport lab parts --real-nodes
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestReal[0-9]' ./test/e2e/real -show
 
+.PHONY: show-day
+show-day: parts chart $(HELM) $(COSIGN) ## Show a release, and what operators need from day one on, a line for each; items that are not built print NOT RUN (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -p 1 -v -run '^TestDay[0-9]' ./test/day ./test/e2e/view ./test/e2e/install ./test/e2e/egress -show
+
 ##@ Help
 
 .PHONY: help
@@ -261,7 +300,7 @@ help: ## Print this list
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION) (once; kept in $(@D))"
 	@mkdir -p $(@D); \
-	CGO_ENABLED=0 go build -C tools/lint -trimpath -o $@.building github.com/golangci/golangci-lint/v2/cmd/golangci-lint; \
+	go build -C tools/lint -o $@.building github.com/golangci/golangci-lint/v2/cmd/golangci-lint; \
 	mv $@.building $@; \
 	echo "built golangci-lint $(LINT_VERSION) in $$SECONDS s"
 
@@ -269,7 +308,7 @@ $(LINT):
 $(GENERATOR):
 	@echo "building controller-gen $(GENERATOR_VERSION) (once; kept in $(@D))"
 	@mkdir -p $(@D); \
-	CGO_ENABLED=0 go build -C tools/generate -trimpath -ldflags '-X sigs.k8s.io/controller-tools/pkg/version.version=v$(GENERATOR_VERSION)' \
+	go build -C tools/generate -ldflags '-X sigs.k8s.io/controller-tools/pkg/version.version=v$(GENERATOR_VERSION)' \
 		-o $@.building sigs.k8s.io/controller-tools/cmd/controller-gen; \
 	mv $@.building $@; \
 	echo "built controller-gen $(GENERATOR_VERSION) in $$SECONDS s"
@@ -277,9 +316,16 @@ $(GENERATOR):
 $(HELM):
 	@echo "building helm $(HELM_VERSION) (once; kept in $(@D))"
 	@mkdir -p $(@D); \
-	CGO_ENABLED=0 go build -C tools/helm -trimpath -o $@.building helm.sh/helm/v4/cmd/helm; \
+	go build -C tools/helm -o $@.building helm.sh/helm/v4/cmd/helm; \
 	mv $@.building $@; \
 	echo "built helm $(HELM_VERSION) in $$SECONDS s"
+
+$(COSIGN):
+	@echo "building cosign $(COSIGN_VERSION) (once; kept in $(@D))"
+	@mkdir -p $(@D); \
+	go build -C tools/cosign -o $@.building github.com/sigstore/cosign/v3/cmd/cosign; \
+	mv $@.building $@; \
+	echo "built cosign $(COSIGN_VERSION) in $$SECONDS s"
 
 $(PROMETHEUS):
 	@echo "unpacking Debian's prometheus (once; kept in $(CACHE))"
@@ -291,6 +337,6 @@ $(PROMETHEUS):
 $(TESTSUM):
 	@echo "building gotestsum $(TESTSUM_VERSION) (once; kept in $(@D))"
 	@mkdir -p $(@D); \
-	CGO_ENABLED=0 go build -C tools/testsum -trimpath -o $@.building gotest.tools/gotestsum; \
+	go build -C tools/testsum -o $@.building gotest.tools/gotestsum; \
 	mv $@.building $@; \
 	echo "built gotestsum $(TESTSUM_VERSION) in $$SECONDS s"

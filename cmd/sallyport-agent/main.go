@@ -22,6 +22,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kernel"
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/engine/mtls"
+	"github.com/sallyport/sallyport/internal/insight/selftest/peer"
 	"github.com/sallyport/sallyport/internal/model/nodepath"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -102,7 +103,22 @@ It answers the controller's health checks (gRPC, grpc.health.v1, service ` + nod
 	cmd.PersistentFlags().StringVar(&o.agent.TableNamesDir, "table-names-dir", "",
 		"directory in which to name the routing tables for iproute2, such as "+kernel.TableNamesDir+
 			"; if empty, they have no names")
-	cmd.AddCommand(newCleanCommand(&o))
+	cmd.AddCommand(newCleanCommand(&o), newPeerCommand())
+	return cmd
+}
+
+// newPeerCommand returns the program of the pods of `sallyport check --run`.
+func newPeerCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "peer", Short: "Answer HTTP requests, and send some: the pods of sallyport check --run",
+		Long: fmt.Sprintf(`Answer HTTP requests on port %d with the name of this pod and the address of the client. Port %d on
+loopback requests the URL of its query; "sallyport check --run" reaches it by port-forward. Needs no permissions.`,
+			peer.ServerPort, peer.ClientPort),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return peer.Serve(cmd.Context(), name) },
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name to answer with")
 	return cmd
 }
 

@@ -109,8 +109,11 @@ On SIGTERM the controller finishes running writes, releases the Lease and exits.
 	return cmd
 }
 
-// addRunFlags adds the flags that decide how shards run.
+// addRunFlags adds the flags that decide how shards run, and the one of the relay.
 func addRunFlags(f *pflag.FlagSet, c *controller.Config) {
+	f.StringVar(&c.RelayAddress, "relay-address", "0",
+		"address to serve the read-only relay to OVN's databases for sallyport's commands on, without TLS: a loopback "+
+			"address, which port-forward reaches, such as 127.0.0.1:8082; 0: do not serve it")
 	f.IntVar(&c.Workers, "workers", 8, "number of shards (projects) to run in parallel")
 	f.DurationVar(&c.Northbound.RecomputeInterval, "northd-recompute-interval", 0,
 		"minimum time between two transactions after which ovn-northd computes everything again; such changes of all "+

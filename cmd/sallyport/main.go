@@ -16,6 +16,7 @@ var version = "unknown" // set by the linker
 func main() {
 	daemon.Hook()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	err := cli.New(version).ExecuteContext(ctx)
 	stop()
 	if err != nil {

@@ -56,6 +56,7 @@ func (i *inspector) answerInspection(ctx context.Context,
 		wait.Go(func() { i.inspectSwitch(ctx, &out) })
 	}
 	wait.Go(func() { i.findConnections(ctx, &out, spec) })
+	wait.Go(func() { i.askPorts(ctx, &out, spec.Ports) })
 	wait.Wait()
 	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool {
 		return out.podInterfaces[x.Name] && len(x.Addresses) == 0

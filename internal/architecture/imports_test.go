@@ -9,14 +9,14 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	purePackages   = `internal/(model|compile|engine/kubeovn|insight/(diagnosis|explain|topology|trace|usage))`
+	purePackages   = `internal/(model|compile|engine/kubeovn|insight/(diagnosis|explain|preflight|topology|trace|usage))`
 	kube           = `internal/engine/kube`
 	ovn            = `internal/engine/ovn`
 	kernel         = `internal/engine/kernel`
 	probe          = `internal/engine/probe`
 	vswitch        = `internal/engine/openvswitch`
 	ioPackages     = `internal/engine/(kube|ovn|kernel|probe|openvswitch)`
-	wiringPackages = `internal/(controller|agent|cli|lab|insight/(collector|ui))`
+	wiringPackages = `internal/(controller|agent|cli|lab|insight/(collector|selftest|ui))`
 )
 
 // importRule is one forbidden kind of import: packages in from, those in save excepted, may not import what matches to,

@@ -32,6 +32,10 @@ type clusterAccess struct {
 	config              controller.Config
 	namespaces          kube.Namespaces
 	command             *cobra.Command
+
+	controllerConfig controller.Config // of the running controller
+	relay            *databaseAccess   // nil: not needed, or not available
+	incomplete       error             // what the command could not read; nil: nothing
 }
 
 // controllerFlagHelp is the help of flags for the controller's own settings.
@@ -41,13 +45,14 @@ const controllerFlagHelp = "same as the controller flag (default: read from the 
 // from the cluster.
 func (a *clusterAccess) addFlags(cmd *cobra.Command) {
 	a.command = cmd
+	a.wrapRun(cmd)
 	flags := cmd.Flags()
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	a.config.AddFlags(theirs)
 	theirs.VisitAll(func(f *pflag.Flag) { f.Usage, f.Hidden = controllerFlagHelp, true })
 	for name, usage := range map[string]string{
-		"nb-address": "servers of the OVN northbound database (default: $OVN_NB_DB, else the ones Kube-OVN uses)",
-		"sb-address": "servers of the OVN southbound database (default: $OVN_SB_DB, else the ones Kube-OVN uses)",
+		"nb-address": "servers of the OVN northbound database (default: $OVN_NB_DB, else through the API server)",
+		"sb-address": "servers of the OVN southbound database (default: $OVN_SB_DB, else through the API server)",
 		"nb-cert":    "client certificate file for ssl: servers, for both databases",
 		"nb-key":     "private key file of the client certificate",
 		"nb-ca":      "CA certificate file to verify the database servers",
@@ -81,7 +86,7 @@ func (a *clusterAccess) takeSurvey(ctx context.Context, scope collector.Scope) (
 		return nil, err
 	}
 	defer o.Close()
-	return o.Collect(ctx, scope), nil
+	return a.collectState(ctx, o, scope), nil
 }
 
 // compareShards compiles shards and compares them with the cluster, or reads the result from the survey file.
@@ -132,6 +137,7 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector,
 	for _, problem := range append(a.completeConfig(found), warnIgnored(found.IgnoredDeployments)...) {
 		fmt.Fprintln(a.command.ErrOrStderr(), "warning:", problem)
 	}
+	a.connectDatabases(ctx, found)
 	if nb := &a.config.Northbound; nb.NeedsTLS() && nb.CertFile == "" && found.TLSSecret.Name != "" {
 		// Without permission to read the Secret, connecting later reports that the certificates are missing.
 		nb.Certificates, _ = kube.ReadCertificates(ctx, config, found.TLSSecret)
@@ -141,6 +147,7 @@ func (a *clusterAccess) openObserver(ctx context.Context) (*collector.Collector,
 		Cluster:    cmp.Or(name, "in the cluster"),
 		Controller: a.config,
 		Namespaces: a.namespaces,
+		Sync:       a.syncFunc(),
 	})
 }
 
@@ -163,22 +170,16 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	for _, db := range []struct {
 		to          *[]string
 		environment string
-		found       []string
 	}{
-		{&a.config.Northbound.Endpoints, "OVN_NB_DB", found.Northbound},
-		{&a.config.Southbound.Endpoints, "OVN_SB_DB", found.Southbound},
+		{&a.config.Northbound.Endpoints, "OVN_NB_DB"}, {&a.config.Southbound.Endpoints, "OVN_SB_DB"},
 	} {
 		if text := os.Getenv(db.environment); len(*db.to) == 0 && text != "" {
 			*db.to = strings.Split(text, ",")
 		}
-		if len(*db.to) == 0 {
-			*db.to = db.found
-		}
 	}
-	var there controller.Config
 	theirs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	theirs.ParseErrorsAllowlist.UnknownFlags = true
-	there.AddFlags(theirs)
+	a.controllerConfig.AddFlags(theirs)
 	err := theirs.ParseAll(found.ControllerArgs, func(f *pflag.Flag, value string) error {
 		if err := a.adoptSetting(f, value); err != nil {
 			problems = append(problems, fmt.Sprintf("--%s=%s of the controller's Deployment is ignored: %v", f.Name,
@@ -188,12 +189,6 @@ func (a *clusterAccess) completeConfig(found kube.DiscoveredSettings) (problems 
 	})
 	if err != nil {
 		problems = append(problems, fmt.Sprintf("arguments of the controller's Deployment are ignored: %v", err))
-	}
-	if len(a.config.Northbound.Endpoints) == 0 {
-		a.config.Northbound.Endpoints = there.Northbound.Endpoints
-	}
-	if len(a.config.Southbound.Endpoints) == 0 {
-		a.config.Southbound.Endpoints = there.Southbound.Endpoints
 	}
 	return problems
 }

@@ -30,6 +30,7 @@ func completedAccess(t *testing.T, found kube.DiscoveredSettings, args ...string
 	if problems := a.completeConfig(found); len(problems) > 0 {
 		t.Fatal(problems)
 	}
+	a.adoptServers(found) // as without a relay
 	return &a
 }
 
@@ -246,11 +247,12 @@ func TestPlanOfASurveyInAFile(t *testing.T) {
 	if err := writePrivateFile(file, s.Write); err != nil {
 		t.Fatal(err)
 	}
-	want := "project acme-shop\n  rows\n    + NAT 203.0.113.9    # FIp acme-shop/web (waits)\n"
+	want := "project acme-shop\n  rows\n    + NAT 203.0.113.9    # FIp acme-shop/web (waits)\n" +
+		"plan: for 1 project, the controller would add 1, change 0 and delete 0\n"
 	if got := commandOutput(t, "plan", "--survey", file, "acme-shop"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := commandOutput(t, "plan", "--survey", file); strings.Count(got, "project") != 2 {
+	if got := commandOutput(t, "plan", "--survey", file); strings.Count(got, "\n  rows") != 2 {
 		t.Errorf("of all:\n%s", got)
 	}
 }

@@ -3,12 +3,16 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
 // New returns the sallyport command.
@@ -28,10 +32,11 @@ func New(version string) *cobra.Command {
 			root.SetErr(newSafeWriter(root.ErrOrStderr()))
 		},
 	}
+	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
 		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(),
 		doctorCommand(version), uiCommand(version),
-		traceCommand(),
+		traceCommand(), versionCommand(version), checkCommand(),
 	)
 	return root
 }
@@ -42,6 +47,21 @@ func displayName(program string) string {
 		return "kubectl sallyport"
 	}
 	return "sallyport"
+}
+
+// suggestFlag adds the nearest flag of a command to the error about an unknown one.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return fmt.Errorf("%w%s", err, humanize.SuggestName("--"+unknown.GetSpecifiedName(), names))
 }
 
 // exitStatus is the error of a command that has already printed everything: it only sets the exit code.

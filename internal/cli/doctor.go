@@ -83,7 +83,7 @@ func (o *doctorOptions) runDoctor(cmd *cobra.Command, version string) error {
 
 // questionsToAllNodes returns all inspections of all nodes.
 func questionsToAllNodes(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
-	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{})
+	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Ports: true})
 }
 
 // doctorReport is the output of doctor.
@@ -105,6 +105,7 @@ type checkSummary struct {
 	Objects       int    `json:"objects"`
 	Nodes         int    `json:"nodes"`
 	AnsweredNodes int    `json:"answered"`
+	Unasked       bool   `json:"unasked,omitempty"` // the data has no answers of nodes
 }
 
 func newDoctorReport(s *clusterstate.State, version string) doctorReport {
@@ -116,6 +117,7 @@ func newDoctorReport(s *clusterstate.State, version string) doctorReport {
 			len(c.EgressServices) + len(c.EgressRoutes),
 		Nodes: len(c.Nodes),
 	}}
+	r.Checked.Unasked = len(s.Inspected) == 0 && len(c.Nodes) > 0
 	for _, i := range s.Inspected {
 		if i.Problem == "" {
 			r.Checked.AnsweredNodes++
@@ -188,13 +190,17 @@ func (r doctorReport) summarize() string {
 		}
 	}
 	result := "nothing is wrong"
+	if r.Checked.Unasked {
+		result = "nothing is wrong in the data; nodes were not asked"
+	}
 	if len(found) > 0 {
 		result = strings.Join(found, ", ")
 	}
 	k := r.Checked
 	checked := fmt.Sprintf(
-		"checked for %d kinds of faults in %d projects, %d addresses and Services, and %d nodes, of which %d answered",
-		k.FindingCodes, k.Projects, k.Objects, k.Nodes, k.AnsweredNodes)
+		"checked for %d kinds of faults in %d %s, %d addresses and Services, and %d %s, of which %d answered",
+		k.FindingCodes, k.Projects, pluralize("project", k.Projects), k.Objects, k.Nodes, pluralize("node", k.Nodes),
+		k.AnsweredNodes)
 	for _, v := range []struct {
 		name, version string
 	}{{"Kubernetes", strings.TrimPrefix(k.Kubernetes, "v")}, {"Kube-OVN", k.KubeOVN}, {"OVN", k.OVN}} {

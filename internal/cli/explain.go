@@ -16,6 +16,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/explain"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 )
 
@@ -112,11 +113,11 @@ func (e *explainOptions) nodeQuestions(s *clusterstate.State, text string) []kub
 	if err != nil {
 		return nil
 	}
-	nodes := subject.Nodes(s)
-	if len(nodes) == 0 {
-		return nil
+	var specs []kubedcv1alpha1.InspectionSpec
+	if nodes := subject.Nodes(s); len(nodes) > 0 {
+		specs = diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes})
 	}
-	return diagnosis.PlanInspections(s, diagnosis.InspectionScope{Nodes: nodes})
+	return trace.AddPortQuestions(s, specs, subject.Paths(s))
 }
 
 // explainSubject explains the subject that text names. When Kubernetes cannot be read, a name cannot be resolved, and

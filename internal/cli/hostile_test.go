@@ -243,7 +243,7 @@ func TestHostileManifestIsVisible(t *testing.T) {
 	if err := os.WriteFile(file, []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := combinedOutput(t, "plan", "-f", file)
+	out, _ := combinedOutput(t, "plan", "--offline", "-f", file)
 	expectVisible(t, "plan -f", out)
 	if !strings.Contains(out, "u001b") && !strings.Contains(out, "x1b") {
 		t.Errorf("it does not say what is wrong with the name: %s", out)

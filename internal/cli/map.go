@@ -77,6 +77,9 @@ func renderMap(s *clusterstate.State, project []string, format string, theme dra
 	if len(project) > 0 {
 		var err error
 		if g, err = g.FocusProject(project[0]); err != nil {
+			if incomplete := newIncompleteError(s.Unread); incomplete != nil {
+				return "", fmt.Errorf("project %s is not among what could be read: %w", project[0], incomplete)
+			}
 			return "", err
 		}
 	}

@@ -11,40 +11,108 @@ import (
 	"github.com/spf13/cobra"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/collector"
+	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/logical"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
+// statusOptions holds the flags of status.
+type statusOptions struct {
+	clusterAccess
+	outputFlags
+	skipNodes bool
+	exitCode  bool
+	watch     bool
+	interval  time.Duration
+}
+
 func statusCommand() *cobra.Command {
-	var a clusterAccess
-	var o outputFlags
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show an overview of the cluster: networks, objects, nodes and problems",
-		Long: `Show an overview of the cluster: external networks with their used and free
-addresses, the number of programmed objects and why others are not programmed,
-nodes, the leaders of the controllers, and data sources that could not be read.`,
+		Long: `Show an overview of the cluster: a verdict with the number of problems, external
+networks with their used and free addresses, the number of programmed objects and
+why others are not programmed, nodes, the leaders of the controllers, and data
+sources that could not be read.
+
+The verdict is that of sallyport doctor, which explains the problems. Like it, the
+command waits until northd and all nodes have answered, and queries nodes through
+their agents, but it does not ask pods.
+
+Exit codes with --exit-code: 0 no problems; 1 warnings; 2 errors.`,
+		Example: `  sallyport status
+  sallyport status --watch
+  sallyport status --exit-code > /dev/null || sallyport doctor`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			done := showProgress(cmd, "reading the cluster")
-			s, err := a.takeSurvey(cmd.Context(), collector.Scope{})
-			done()
-			if err != nil {
-				return err
+			if o.watch {
+				return o.watchRepeatedly(cmd, o.interval, o.surveyScope(), func(s *clusterstate.State) error {
+					_, err := o.printOverview(cmd, s)
+					return err
+				})
 			}
-			v := newOverview(s)
-			return o.printResult(cmd, v, v.printText)
+			return o.showOnce(cmd)
 		},
 	}
-	a.addFlags(cmd)
+	o.addFlags(cmd)
 	o.addFlag(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.skipNodes, "no-nodes", false, "do not query nodes")
+	f.BoolVar(&o.exitCode, "exit-code", false, "exit with 1 if there are warnings, with 2 if there are errors")
+	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
+	f.DurationVar(&o.interval, "every", 5*time.Second, "refresh interval of --watch")
+	cmd.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return cmd
+}
+
+// surveyScope selects what doctor reads, but for the ports of pods.
+func (o *statusOptions) surveyScope() collector.Scope {
+	out := collector.Scope{AllShards: true, Sync: true}
+	if !o.skipNodes {
+		out.PlanInspections = func(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
+			return diagnosis.PlanInspections(s, diagnosis.InspectionScope{})
+		}
+	}
+	return out
+}
+
+func (o *statusOptions) showOnce(cmd *cobra.Command) error {
+	done := showProgress(cmd, "reading the cluster and querying its nodes")
+	s, err := o.takeSurvey(cmd.Context(), o.surveyScope())
+	done()
+	if err != nil {
+		return err
+	}
+	v, err := o.printOverview(cmd, s)
+	switch {
+	case err != nil || !o.exitCode:
+		return err
+	case v.Errors > 0:
+		return exitStatus(2)
+	case v.Warnings > 0:
+		return exitStatus(1)
+	default:
+		return nil
+	}
+}
+
+func (o *statusOptions) printOverview(cmd *cobra.Command, s *clusterstate.State) (overview, error) {
+	v := newOverview(s)
+	return v, o.printResult(cmd, v, v.printText)
 }
 
 // overview is the output of status.
 type overview struct {
+	// Verdict is one line: whether something is wrong. Errors and Warnings count what sallyport doctor reports.
+	Verdict  string                     `json:"verdict"`
+	Errors   int                        `json:"errors"`
+	Warnings int                        `json:"warnings"`
 	Cluster  string                     `json:"cluster"`
 	Version  string                     `json:"version"`
 	Engine   engineStatus               `json:"engine"`
@@ -54,6 +122,8 @@ type overview struct {
 	Objects  []kindCount                `json:"objects"`
 	Nodes    []nodeStatus               `json:"nodes"`
 	Leaders  []leader                   `json:"leaders"`
+
+	controllerDead bool // what objects report may be out of date
 }
 
 // engineStatus is the engine under Sallyport: its version, and the behaviour of Kube-OVN that Sallyport works around.
@@ -124,6 +194,8 @@ type nodeStatus struct {
 	Gateway      bool   `json:"gateway"`
 	Egress       bool   `json:"egress"`
 	Agent        string `json:"agent,omitempty"`
+	// Problems are the codes of errors of the node.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // leader is the lease of a controller's leader.
@@ -139,9 +211,11 @@ func newOverview(s *clusterstate.State) overview {
 		Cluster: s.Cluster.Name, Version: s.Cluster.Version, Engine: newEngineStatus(s), Taken: s.Taken, Unread: s.Unread,
 		Networks: listPools(&s.Cluster), Objects: countObjects(&s.Cluster),
 	}
+	findings := diagnosis.CheckCluster(s)
+	out.summarizeFindings(findings)
 	for _, n := range s.Cluster.Nodes {
 		out.Nodes = append(out.Nodes, nodeStatus{
-			Name: n.Name, Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable,
+			Name: n.Name, Problems: errorCodesOf(findings, n.Ref), Ready: n.Ready, Chassis: n.Chassis, Gateway: n.Gateway, Egress: n.Assignable,
 			Agent: agentState(&s.Cluster, n.Name),
 			ChassisKnown: slices.ContainsFunc(s.Logical.Chassis, func(c logical.Chassis) bool {
 				return c.Name == n.Chassis
@@ -153,6 +227,51 @@ func newOverview(s *clusterstate.State) overview {
 			Name: l.Name, Holder: l.Holder, Renewed: l.Renewed, Expired: l.Lasts > 0 &&
 				s.Taken.Sub(l.Renewed) > l.Lasts,
 		})
+	}
+	return out
+}
+
+// summarizeFindings counts the findings and names the first ones.
+func (v *overview) summarizeFindings(findings []diagnosis.Finding) {
+	var first []string
+	for _, f := range findings {
+		switch f.Severity {
+		case diagnosis.Error:
+			v.Errors++
+		case diagnosis.Warning:
+			v.Warnings++
+		default:
+			continue
+		}
+		v.controllerDead = v.controllerDead || f.Code == diagnosis.ControllerDead
+		if name := strings.TrimSpace(strings.TrimPrefix(f.Headline(), f.Code+" ")); name != diagnosis.ClusterRef.Kind {
+			first = append(first, f.Code+" "+name)
+		} else {
+			first = append(first, f.Code)
+		}
+	}
+	var counts []string
+	if v.Errors > 0 {
+		counts = append(counts, humanize.Pluralize(v.Errors, "error", "errors"))
+	}
+	if v.Warnings > 0 {
+		counts = append(counts, humanize.Pluralize(v.Warnings, "warning", "warnings"))
+	}
+	if v.Verdict = "Nothing is wrong"; len(counts) > 0 {
+		v.Verdict = fmt.Sprintf("%s: %s. Run sallyport doctor", strings.Join(counts, ", "),
+			humanize.JoinLimited(slices.Compact(first), maxNamedFindings))
+	}
+}
+
+// maxNamedFindings limits the findings that the verdict names.
+const maxNamedFindings = 3
+
+// errorCodesOf returns the codes of errors that are mainly about an object.
+func errorCodesOf(findings []diagnosis.Finding, ref state.Ref) (out []string) {
+	for _, f := range findings {
+		if f.Severity == diagnosis.Error && len(f.About) > 0 && f.About[0] == ref && !slices.Contains(out, f.Code) {
+			out = append(out, f.Code)
+		}
 	}
 	return out
 }
@@ -266,7 +385,20 @@ func agentState(c *clusterstate.Cluster, node string) string {
 	return out
 }
 
+// colorVerdict returns the verdict in the colour of the worst problem.
+func (v overview) colorVerdict(i colorizer) string {
+	switch {
+	case v.Errors > 0:
+		return i.red(v.Verdict)
+	case v.Warnings > 0:
+		return i.yellow(v.Verdict)
+	default:
+		return i.green(v.Verdict)
+	}
+}
+
 func (v overview) printText(w io.Writer, i colorizer) error {
+	fmt.Fprintln(w, v.colorVerdict(i))
 	fmt.Fprintf(w, "%s  Kubernetes %s  %s  %s\n", i.bold(v.Cluster), v.Version, v.Engine,
 		i.faint(v.Taken.Local().Format(time.DateTime)))
 	for _, u := range v.Unread {
@@ -289,18 +421,10 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 	fmt.Fprintln(t, "\nKIND\tTOTAL\tPROGRAMMED\t")
 	for _, k := range v.Objects {
 		if k.Total > 0 {
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", k.Kind, k.Total, k.Programmed, programmedSummary(i, k))
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", k.Kind, k.Total, k.Programmed, v.programmedSummary(i, k))
 		}
 	}
-	fmt.Fprintln(t, "\nNODE\tREADY\tCHASSIS\tGATEWAY\tEGRESS\tAGENT")
-	for _, n := range v.Nodes {
-		chassis := orDash(n.Chassis)
-		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(clusterstate.Southbound) {
-			chassis += " (missing)"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, yesOrDash(n.Ready), chassis, yesOrDash(n.Gateway),
-			yesOrDash(n.Egress), orDash(n.Agent))
-	}
+	v.printNodes(t, i)
 	fmt.Fprintln(t, "\nLEADS\tHOLDER\tRENEWED")
 	for _, l := range v.Leaders {
 		renewed := v.Taken.Sub(l.Renewed).Round(time.Second).String() + " ago"
@@ -314,6 +438,33 @@ func (v overview) printText(w io.Writer, i colorizer) error {
 	}
 	v.printNotProgrammed(w, i)
 	return nil
+}
+
+// printNodes prints the nodes, with their problems if any node has some.
+func (v overview) printNodes(t io.Writer, i colorizer) {
+	faulty := slices.ContainsFunc(v.Nodes, func(n nodeStatus) bool { return len(n.Problems) > 0 })
+	heading := "\nNODE\tREADY\tCHASSIS\tGATEWAY\tEGRESS\tAGENT"
+	if faulty {
+		heading += "\tPROBLEMS"
+	}
+	fmt.Fprintln(t, heading)
+	for _, n := range v.Nodes {
+		chassis, ready := orDash(n.Chassis), "yes"
+		if n.Chassis != "" && !n.ChassisKnown && !v.isUnread(clusterstate.Southbound) {
+			chassis += " (missing)"
+		}
+		if !n.Ready {
+			ready = "no"
+		}
+		line := strings.Join([]string{
+			n.Name, ready, chassis, yesOrDash(n.Gateway), yesOrDash(n.Egress),
+			orDash(n.Agent),
+		}, "\t")
+		if faulty {
+			line += "\t" + i.red(strings.Join(n.Problems, ", "))
+		}
+		fmt.Fprintln(t, line)
+	}
 }
 
 // printNotProgrammed prints the objects that are not programmed, with the reason.
@@ -339,11 +490,19 @@ func (v overview) isUnread(system string) bool {
 	return slices.ContainsFunc(v.Unread, func(u clusterstate.ReadFailure) bool { return u.System == system })
 }
 
-func programmedSummary(i colorizer, k kindCount) string {
-	if k.Programmed == k.Total {
+// programmedSummary says what the count means. Objects report that their rows exist, not that nodes apply them; and if
+// the controller does not run, they report what was.
+func (v overview) programmedSummary(i colorizer, k kindCount) string {
+	switch {
+	case k.Programmed < k.Total:
+		return i.red(fmt.Sprintf("%d not", k.Total-k.Programmed))
+	case v.controllerDead:
+		return i.yellow("as last reported: the controller does not run")
+	case v.Errors > 0:
+		return i.yellow("written, but there are errors")
+	default:
 		return i.green("all")
 	}
-	return i.red(fmt.Sprintf("%d not", k.Total-k.Programmed))
 }
 
 func orDash(text string) string { return cmp.Or(text, "-") }

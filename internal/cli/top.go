@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/collector"
 	"github.com/sallyport/sallyport/internal/insight/usage"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 )
 
 // topOptions holds the flags of top.
@@ -43,11 +44,13 @@ agent, the count is shown as a question mark.`,
 		Example: `  sallyport top
   sallyport top addresses --watch
   sallyport top pools -o json`,
-		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), checkTable),
 		ValidArgs: usage.Tables,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.watch {
-				return o.showRepeatedly(cmd, args)
+				return o.watchRepeatedly(cmd, o.interval, o.surveyScope(), func(s *clusterstate.State) error {
+					return o.printUsage(cmd, s, args)
+				})
 			}
 			return o.showOnce(cmd, args)
 		},
@@ -59,6 +62,16 @@ agent, the count is shown as a question mark.`,
 	f.BoolVarP(&o.watch, "watch", "w", false, "refresh until interrupted")
 	f.DurationVar(&o.interval, "every", 5*time.Second, "refresh interval of --watch")
 	return cmd
+}
+
+// checkTable returns an error for a table that does not exist.
+func checkTable(_ *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if !slices.Contains(usage.Tables, arg) {
+			return fmt.Errorf("there is no table %s%s", humanize.QuoteName(arg), humanize.SuggestName(arg, usage.Tables))
+		}
+	}
+	return nil
 }
 
 func (o *topOptions) surveyScope() collector.Scope {
@@ -76,35 +89,6 @@ func (o *topOptions) showOnce(cmd *cobra.Command, chosen []string) error {
 		return err
 	}
 	return o.printUsage(cmd, s, chosen)
-}
-
-// showRepeatedly prints the usage at each interval until the command is interrupted.
-func (o *topOptions) showRepeatedly(cmd *cobra.Command, chosen []string) error {
-	ctx := cmd.Context()
-	look, err := o.openObserver(ctx)
-	if err != nil {
-		return err
-	}
-	defer look.Close()
-	tick := time.NewTicker(o.interval)
-	defer tick.Stop()
-	for {
-		bounded, cancel := context.WithTimeout(ctx, o.timeout)
-		s := look.Collect(bounded, o.surveyScope())
-		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
-		newSafeWriter(cmd.OutOrStdout()).clearTerminal()
-		if err := o.printUsage(cmd, s, chosen); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 func (o *topOptions) printUsage(cmd *cobra.Command, s *clusterstate.State, chosen []string) error {

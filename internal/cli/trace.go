@@ -24,19 +24,22 @@ type traceOptions struct {
 	live, skipNodes, verbose  bool
 }
 
-func traceCommand() *cobra.Command {
-	var t traceOptions
-	cmd := &cobra.Command{
-		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME|node/NAME ADDRESS:PORT",
-		Short: "Trace a packet from a client to its backend, and the reply back",
-		Long: `Trace the first packet of a connection from an external client to the pod that
+// traceHelp is the long help of trace.
+const traceHelp = `Trace the first packet of a connection from an external client to the pod that
 answers it, and the reply back to the client, hop by hop, with the addresses
-before and after each translation. The output ends with a verdict. If the verdict
-is not "Answered", the cause and the remedy follow.
+before and after each translation. The output ends with a verdict:
+
+Delivered  the packet reaches the pod, and a reply would reach the client
+Answered   also, the pod was asked on its node, and answered
+Refused    a rule rejects the packet, or nothing listens on the pod's port
+Dropped    a rule drops the packet, or the pod does not answer
+Lost       the reply does not reach the client
+Unknown    the rows are not enough to decide
+
+Unless the packet is delivered, the cause and the remedy follow.
 
 The trace is computed from all rows of the OVN northbound database, including
-those that Sallyport did not write, in the order of OVN's tables. No packet is
-sent. If a load balancer has several endpoints, each endpoint has its own path.
+those that Sallyport did not write, in the order of OVN's tables. If a load balancer has several endpoints, each endpoint has its own path.
 With --from, the trace starts at a pod and shows through which network, from
 which node and with which source address its packets leave. Packets from a pod
 of Kube-OVN's default VPC are traced to its node, which forwards them, unless an
@@ -44,13 +47,22 @@ EgressIP selects the pod. With --from node/NAME it starts at a node, to addresse
 of Kube-OVN's default VPC; other packets of a node do not pass OVN.
 
 Nodes on the path are queried through their agents, if installed: which hosts
-answer on their external networks, and through which interface the node itself
-replies. With --live, each step is compared with the logical flows that northd
+answer on their external networks, through which interface the node itself
+replies, and whether the pod answers. For that the agent sends one packet from
+the pod's gateway directly to the pod: a TCP SYN, an empty UDP datagram, an SCTP
+INIT or a ping. With --no-nodes no packet is sent. With --live, each step is compared with the logical flows that northd
 computed (using ovn-trace) and with the state of the nodes. The first hop that
 differs is marked.
 
-Exit codes: 0 the packet is answered; 1 it is not answered, or the result is
-unknown.`,
+Exit codes: 0 the packet is delivered or answered; 1 it is not, or the result is
+unknown.`
+
+func traceCommand() *cobra.Command {
+	var t traceOptions
+	cmd := &cobra.Command{
+		Use:   "trace CLIENT[:PORT] ADDRESS:PORT | --from pod/NAME|node/NAME ADDRESS:PORT",
+		Short: "Trace a packet from a client to its backend, and the reply back",
+		Long:  traceHelp,
 		Example: `  sallyport trace 203.0.113.9 198.51.100.7:443
   sallyport trace 203.0.113.9 198.51.100.7:53 --proto udp
   sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping
@@ -94,7 +106,7 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 	if err := t.printResult(cmd, v, v.printText); err != nil {
 		return err
 	}
-	if !v.Answered {
+	if !v.Delivered {
 		return exitStatus(1)
 	}
 	return nil
@@ -138,7 +150,9 @@ func (t *traceOptions) surveyScope(q trace.Query) collector.Scope {
 		return names
 	}}
 	if !t.skipNodes {
-		out.PlanInspections = func(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec { return traceQuestions(s, q) }
+		out.PlanInspections = func(s *clusterstate.State) []kubedcv1alpha1.InspectionSpec {
+			return trace.AddPortQuestions(s, traceQuestions(s, q), trace.New(s).Trace(q).Paths)
+		}
 	}
 	return out
 }

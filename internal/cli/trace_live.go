@@ -43,7 +43,8 @@ func (v *traceResult) compareLive(ctx context.Context, db ovn.Config) {
 		if d := v.Paths[k].findNodeMismatch(); d != nil && d.isBefore(v.Paths[k].Mismatch) {
 			v.Paths[k].Mismatch = d
 		}
-		v.Answered = v.Answered && v.Paths[k].Mismatch == nil
+		agrees := v.Paths[k].Mismatch == nil
+		v.Delivered, v.Answered = v.Delivered && agrees, v.Answered && agrees
 	}
 	v.LiveSummary = v.summarizeLive(steps, err)
 }

@@ -34,7 +34,7 @@ func TestTraceTells(t *testing.T) {
 	}{
 		{"a load balancer, there and back", "203.0.113.9 100.65.0.103:443", 0, []string{
 			"203.0.113.9 → 100.65.0.103:443  tcp\n\nThere\n", "203.0.113.9 → 10.0.0.10:8443\n", "\nBack\n",
-			"Answered by 10.0.0.10:8443, which sees 203.0.113.9; by network ext-cloud\n  likewise by Pod acme-prod/web-1\n",
+			"Delivered to 10.0.0.10:8443, which sees 203.0.113.9; by network ext-cloud\n  likewise by Pod acme-prod/web-1\n",
 		}},
 		{
 			"a port that it has not", "203.0.113.9 100.65.0.103:25", 1,
@@ -55,7 +55,7 @@ func TestTraceTells(t *testing.T) {
 			"a node that does not exist", "--from node/nowhere 10.16.0.5:443", 1,
 			[]string{"node nowhere → 10.16.0.5:443", "Unknown: node nowhere does not exist"},
 		},
-		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Answered by 10.0.0.11:8443"}},
+		{"rows", "203.0.113.9 100.65.0.103:443 -v", 0, []string{" [Load_Balancer ", "Delivered to 10.0.0.11:8443"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			out, err := runTrace(t, strings.Fields(c.args)...)
@@ -78,8 +78,8 @@ func TestTraceTells(t *testing.T) {
 func TestTraceAsData(t *testing.T) {
 	raw, err := runTrace(t, "203.0.113.9", "100.65.0.103:443", "-o", "json")
 	var out struct {
-		Answered bool
-		Ways     []struct {
+		Delivered, Answered bool
+		Ways                []struct {
 			Verdict, Server string
 			Back            []any
 		}
@@ -87,7 +87,7 @@ func TestTraceAsData(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal([]byte(raw), &out)
 	}
-	if err != nil || !out.Answered || len(out.Ways) != 2 || out.Ways[1].Server != "10.0.0.11:8443" ||
+	if err != nil || !out.Delivered || out.Answered || len(out.Ways) != 2 || out.Ways[1].Server != "10.0.0.11:8443" ||
 		len(out.Ways[1].Back) == 0 {
 		t.Errorf("%v\n%s", err, raw)
 	}
@@ -146,14 +146,14 @@ func TestTraceLive(t *testing.T) {
 	if err := v.printText(&out, false); err != nil {
 		t.Fatal(err)
 	}
-	if v.Answered || v.Paths[0].Mismatch == nil || !strings.Contains(out.String(), "✗ ") ||
+	if v.Delivered || v.Paths[0].Mismatch == nil || !strings.Contains(out.String(), "✗ ") ||
 		!strings.Contains(out.String(), "do not know it: unknown") {
 		t.Errorf("%+v\n%s", v.Paths[0].Mismatch, out.String())
 	}
 	fakeOVNTrace(t, "echo no way to the database >&2; exit 1")
 	v = traceResultWith()
 	v.compareLive(context.Background(), db)
-	if !v.Answered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not checked") ||
+	if !v.Delivered || len(v.LiveSummary) != 1 || !strings.Contains(v.LiveSummary[0], "OVN's flows were not checked") ||
 		!strings.Contains(v.LiveSummary[0], "no way to the database") {
 		t.Errorf("%+v", v.LiveSummary)
 	}

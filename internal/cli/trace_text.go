@@ -14,7 +14,8 @@ import (
 // traceResult is the result of a trace: the paths of the packet and the problems on them.
 type traceResult struct {
 	Query       trace.Query                `json:"query"`
-	Answered    bool                       `json:"answered"` // on every path
+	Delivered   bool                       `json:"delivered"` // on every path, as far as is known
+	Answered    bool                       `json:"answered"`  // on every path; the pods were asked
 	Paths       []tracedPath               `json:"ways"`
 	Unread      []clusterstate.ReadFailure `json:"unread,omitempty"`
 	LiveSummary []string                   `json:"live,omitempty"` // result of --live
@@ -30,13 +31,15 @@ type tracedPath struct {
 }
 
 func newTraceResult(s *clusterstate.State, q trace.Query) *traceResult {
-	out := &traceResult{Query: q, Answered: true, Unread: s.Unread}
+	out := &traceResult{Query: q, Delivered: true, Answered: true, Unread: s.Unread}
 	found := diagnosis.CheckCluster(s)
 	for _, p := range trace.New(s).Trace(q).Paths {
 		w := tracedPath{Path: p, Causes: p.Causes(s, found)}
 		out.Paths = append(out.Paths, w)
-		out.Answered = out.Answered && p.Verdict == trace.Answered &&
+		passes := p.Passes() &&
 			!slices.ContainsFunc(w.Causes, func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Error })
+		out.Delivered = out.Delivered && passes
+		out.Answered = out.Answered && passes && p.Verdict == trace.Answered
 	}
 	return out
 }
@@ -148,16 +151,19 @@ func (v *traceResult) printHops(w io.Writer, i colorizer, hops []trace.Hop, mark
 // verdictLine returns the verdict of a path as one line.
 func (x tracedPath) verdictLine(i colorizer) string {
 	switch {
-	case x.Verdict != trace.Answered:
+	case !x.Passes():
 		return i.red(x.Verdict) + ": " + x.Reason
 	case len(x.Causes) > 0:
 		return i.yellow(x.Verdict+" according to OVN's rows") + ", but there are problems on the path"
-	case x.Network == "":
-		return fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
-	default:
-		return fmt.Sprintf("%s by %s, which sees %s; by network %s", i.green(x.Verdict), x.serverText(), x.SeenSource,
-			x.Network)
 	}
+	text := fmt.Sprintf("%s to %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
+	if x.Verdict == trace.Answered {
+		text = fmt.Sprintf("%s by %s, which sees %s", i.green(x.Verdict), x.serverText(), x.SeenSource)
+	}
+	if x.Network != "" {
+		text += "; by network " + x.Network
+	}
+	return text
 }
 
 // serverText returns the backend that receives the packet, without a port for ICMP.

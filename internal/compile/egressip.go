@@ -44,9 +44,7 @@ func (c *compiler) emitEgressIPs() {
 // addresses of the oldest.
 func (c *compiler) emitSelections() redirectedPods {
 	out := redirectedPods{egressIPs: map[netip.Addr]string{}}
-	for _, s := range sortByAge(c.w.Selections, func(s snapshot.Selection) snapshot.Meta {
-		return snapshot.Meta{Name: s.EgressIP, Created: s.Created}
-	}) {
+	for _, s := range sortSelections(c.w.Selections) {
 		pods := c.excludeSelected(s, out.egressIPs)
 		policy := c.buildEgressIPPolicy(s)
 		if policy.Action == "" {
@@ -69,6 +67,13 @@ func (c *compiler) emitSelections() redirectedPods {
 		}
 	}
 	return out
+}
+
+// sortSelections sorts selections by the age of their EgressIPs.
+func sortSelections(list []snapshot.Selection) []snapshot.Selection {
+	return sortByAge(list, func(s snapshot.Selection) snapshot.Meta {
+		return snapshot.Meta{Name: s.EgressIP, Created: s.Created}
+	})
 }
 
 // listSelectedSubnets returns a compiler for the VPC's subnet, and in the management VPC for each other subnet of a

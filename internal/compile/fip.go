@@ -345,6 +345,9 @@ func (f *fip) buildVerdict(c *compiler) intent.Verdict {
 	}
 	if f.eip != nil && f.accepted.OK() {
 		facts.External = f.eip.address
+		if f.eip.external != nil {
+			facts.Network = f.eip.external.Subnet
+		}
 	}
 	return intent.Verdict{
 		Object: f.key, Generation: f.Generation, Facts: facts,

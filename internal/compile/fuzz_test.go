@@ -12,12 +12,13 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // FuzzShard looks for a snapshot that violates an invariant of compile.
 func FuzzShard(f *testing.F) {
 	chance := rand.New(rand.NewPCG(3, 4))
-	for size := range 4000 {
+	for size := 0; size < 4000; size += show.ChooseSize(1, 4) {
 		seed := make([]byte, size/8)
 		for i := range seed {
 			seed[i] = byte(chance.Uint32())

@@ -12,17 +12,18 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// Memo is a compiled VPC that follows changes of endpoints: such a change costs the Services that it is about, not the
-// VPC. What compile decides about endpoints depends on other objects through few things, which the memo keeps: the
-// decisions of the resolve stage, the load balancers that VIPs are in, and the addresses of drained endpoints. For every
-// other change, and for changes of endpoints that concern other objects, there is no shortcut: Update says so, and the
-// VPC is compiled again.
+// Memo is a compiled VPC that follows changes of endpoints and, in the management VPC, of pods (podmemo.go): such a change
+// costs the Services or pods that it is about, not the VPC. What compile decides about endpoints depends on other objects
+// through few things, which the memo keeps: the decisions of the resolve stage, the load balancers that VIPs are in, and
+// the addresses of drained endpoints. For every other change, and for changes of endpoints that concern other objects,
+// there is no shortcut: Update says so, and the VPC is compiled again.
 //
 // A memo holds its snapshot as it would be read now: Check compares it with a compilation of that snapshot.
 type Memo struct {
 	c        *compiler
 	services map[intent.ObjectKey]memoService // those whose endpoints concern nothing but VIPs
-	rest     intent.Rows                      // all rows but the VIPs of these Services
+	rest     intent.Rows                      // all rows but the VIPs of these Services and the sets of pods
+	pods     *podMemo                         // nil: changed pods are not followed
 }
 
 // memoService is a Service, and its position in the snapshot.
@@ -273,6 +274,9 @@ func (m *Memo) Check() error {
 				m.addRow(have, v)
 			}
 		}
+	}
+	if m.pods != nil {
+		m.pods.addRows(have.Rows, m.c.w.Shard)
 	}
 	if changes := state.Diff(fresh.Rows, have.Rows); len(changes) > 0 {
 		return fmt.Errorf("%d rows differ, the first: %s", len(changes), changes[0])

@@ -215,6 +215,9 @@ func (p *project) buildVerdict(c *compiler) intent.Verdict {
 			facts.EIpsUsed++
 		}
 	}
+	if limit := c.eipLimit(c.w.Shard); p.accepted.OK() && limit.IsSet {
+		facts.EIpQuota = limit.Max
+	}
 	facts.Misplaced = p.misplaced
 	v := intent.Verdict{
 		Object: p.key, Generation: p.Generation, Facts: facts, Tolerated: p.tolerated, Isolated: p.isolated,

@@ -46,7 +46,7 @@ func (c *compiler) checkRebuild() intent.Finding {
 		message = fmt.Sprintf("Vpc %s is being deleted; it will be recreated when it is gone", c.w.Shard)
 	case !e.Vpc.Exists && e.RouterPorts != nil:
 		message = fmt.Sprintf("Kube-OVN has not removed router %s of a deleted Vpc yet; "+
-			"if this persists, remove it with ovn-nbctl lr-del", c.w.Shard)
+			"if it does not within 20 seconds, Sallyport removes it", c.w.Shard)
 	case e.Subnet.Deleting && e.UsedIPs > 0:
 		message = fmt.Sprintf(
 			"Subnet %s is being deleted; it works until the project's pods (%d) have terminated, and is then recreated",

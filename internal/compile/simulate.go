@@ -40,6 +40,9 @@ func applyIntent(before *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInpu
 	w.Engine = snapshot.Engine{
 		OvnEips: maps.Clone(before.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
 		ForeignOvnFips: before.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
+		PortNetworks: before.Engine.PortNetworks, MissingCapabilities: before.Engine.MissingCapabilities,
+		UsedIPs: before.Engine.UsedIPs, UsedIPRanges: before.Engine.UsedIPRanges,
+		MisplacedPorts: before.Engine.MisplacedPorts,
 	}
 	if w.Management != nil { // exists already
 		w.Engine.Vpc, w.Engine.Subnet, w.Engine.RouterPorts = before.Engine.Vpc, before.Engine.Subnet,

@@ -50,6 +50,7 @@ type Config struct {
 	MetricsSecure  bool
 	MetricsCertDir string
 	ProfileAddress string // of Go's pprof; 0: no profiles
+	RelayAddress   string // of the relay to OVN's databases for commands; 0: no relay
 }
 
 // Run runs the controller until the context ends. It returns when running shards have finished.
@@ -75,7 +76,10 @@ func Run(ctx context.Context, c Config, logger *slog.Logger) error {
 	if err := mgr.Add(manager.RunnableFunc(shards.Prober.Start)); err != nil {
 		return err
 	}
-	if err := c.addHeartbeat(mgr, logger); err != nil {
+	if err := mgr.Add(moveFollower{sb: shards.SB, countWrite: shards.Metrics.countSouthboundWrite, log: logger}); err != nil {
+		return err
+	}
+	if err := errors.Join(c.addHeartbeat(mgr, logger), c.addRelay(ctx, mgr, logger)); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("northbound", func(*http.Request) error {
@@ -142,6 +146,7 @@ func buildReconciler(ctx context.Context, mgr manager.Manager, c Config, logger 
 		return nil, nil, fmt.Errorf("connect to the OVN northbound database: %w", err)
 	}
 	nb.WatchRouters(asks.routerEventHandler(cluster))
+	nb.WatchPodPorts(asks.podPortEventHandler(cluster))
 	sb, err := ovn.WatchSouthbound(ctx, c.Southbound, logger, ownership.EgressVpc, func() {
 		asks.triggerShard(shard.Egress, sourceSouthbound)
 	})

@@ -71,7 +71,7 @@ func (s *Reconciler) prepareEgress(ctx context.Context, _ shard.Shard) (*Work, e
 			s.guardChassisGroups)
 	}
 	work.steps, err = collectSteps(
-		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(ownership.EgressVpc, nil), nil,
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(ownership.EgressVpc, nil, false), nil,
 			guardEgressLeftovers(world, want))),
 		kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, ownership.EgressVpc), want.Objects,
 			intent.DeleteAfterUsers, intent.DeleteOnceProcessed(s.Clock()))),

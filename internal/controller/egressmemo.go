@@ -17,10 +17,10 @@ type storedEgressMemo struct {
 	isWaiting bool                // an EgressIP waits for something that may not be an event
 }
 
-// waitingEgressInterval is when all egress addresses are compiled again after an update, if one of them waits. It is as
-// long as the longest delay of a shard that waits: one EgressIP that waits for ever, for example for a node, must not
-// make changes of the others expensive.
-const waitingEgressInterval = 30 * time.Second
+// waitingShardInterval is when a whole shard is compiled again after an update of some objects, if one of the others
+// waits. It is as long as the longest delay of a shard that waits: one EgressIP that waits for ever, for example for a
+// node, must not make changes of the others expensive.
+const waitingShardInterval = 30 * time.Second
 
 // isUsable reports whether updates may use the memo.
 func (m storedEgressMemo) isUsable(now time.Time) bool {
@@ -62,7 +62,7 @@ func (s *Reconciler) prepareEgressIPs(ctx context.Context, stored storedEgressMe
 		size: len(requests),
 	}
 	if stored.isWaiting {
-		work.requeueAfter = waitingEgressInterval
+		work.requeueAfter = waitingShardInterval
 	}
 	if left := stored.dueAt.Sub(now); !stored.dueAt.IsZero() && (work.requeueAfter == 0 || left < work.requeueAfter) {
 		work.requeueAfter = left
@@ -71,12 +71,14 @@ func (s *Reconciler) prepareEgressIPs(ctx context.Context, stored storedEgressMe
 }
 
 // keepMemos keeps the memo of a shard at rest for its next run, which the runner has to start after again; 0: only
-// after an event. It returns false if the memo is wrong: then the whole shard has to run again.
+// after an event. In the management VPC, where one of very many objects may wait for ever, it is kept although something
+// waits. It returns false if the memo is wrong: then the whole shard has to run again.
 func (s *Reconciler) keepMemos(of shard.Shard, work *Work, again time.Duration) bool {
 	if of == shard.Egress {
 		return s.keepEgressMemo(work)
 	}
-	return again > 0 || s.keepMemo(of, work)
+	waits := again > 0 && (work.statusDue > 0 || work.pods == nil && work.stored.pods == nil)
+	return waits || s.keepMemo(of, work)
 }
 
 // keepEgressMemo does the same for the egress addresses. If the next run has a time, the memo is used until then.

@@ -20,7 +20,8 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Northbound.CAFile, "nb-ca", "", "file with the CA certificate of the OVN databases")
 	f.StringSliceVar(&c.Southbound.Endpoints, "sb-address", nil,
 		"servers of the OVN southbound database, with the same certificates as the northbound database; "+
-			"if empty, the controller does not follow OVN's failover when a node dies")
+			"if empty, the controller does not follow OVN's failover when a node dies, and does not correct nodes after a "+
+			"gateway moved (ADR 47)")
 	f.StringVar(&c.Defaults.DefaultEIpType, "default-eip-network-type", "",
 		"network type of EIps that set none (default: the type of the default external network)")
 	f.StringVar(&c.Defaults.DefaultFIpType, "default-fip-network-type", "",

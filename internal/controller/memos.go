@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sallyport/sallyport/internal/compile"
 	"github.com/sallyport/sallyport/internal/engine/kube"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -25,15 +27,20 @@ const (
 )
 
 // maxChangedObjects is how many changed objects, such as Services with changed endpoints, are compiled one by one. If
-// there are more, the whole shard is compiled.
-const maxChangedObjects = 64
+// there are more, the whole shard is compiled. A pod costs less than a Service.
+const (
+	maxChangedObjects = 64
+	maxChangedPods    = 1000
+)
 
 // minRequeueDelay is when a shard runs again at once: its memo was found to be wrong, or the next run completes this one.
 const minRequeueDelay = time.Millisecond
 
-// Values of the labels of sallyport_endpoint_runs_total, sallyport_egress_runs_total and sallyport_memo_checks_total.
+// Values of the labels of sallyport_endpoint_runs_total, sallyport_pod_runs_total, sallyport_egress_runs_total and
+// sallyport_memo_checks_total.
 const (
 	compiledServices  = "services"
+	compiledPods      = "pods"
 	compiledVPC       = "vpc"
 	compiledEgressIPs = "egressips"
 	compiledAll       = "all"
@@ -65,7 +72,11 @@ func (l *changeLog) note(e kube.Event) {
 		c = &shardChange{}
 		l.changes[e.Shard] = c
 	}
-	if e.Object == (intent.ObjectKey{}) || len(c.objects) == maxChangedObjects || c.anything {
+	limit := maxChangedObjects
+	if e.Object.Kind == kube.Pod {
+		limit = maxChangedPods
+	}
+	if e.Object == (intent.ObjectKey{}) || len(c.objects) >= limit && !c.objects[e.Object] || c.anything {
 		c.anything, c.objects = true, nil
 		return
 	}
@@ -103,6 +114,8 @@ type memoStore struct {
 
 type storedMemo struct {
 	memo      *compile.Memo
+	pods      *kube.EgressPodReader // nil: changed pods are not followed
+	isWaiting bool                  // an object waits for something that may not be an event
 	size      int
 	settledAt time.Time // when the whole shard ran
 	usedAt    time.Time
@@ -173,56 +186,112 @@ func (s *Reconciler) prepareChanges(ctx context.Context, of shard.Shard) (*Work,
 	if of == shard.Egress {
 		return s.prepareEgressChanges(ctx, objects, only)
 	}
-	return s.prepareEndpointChanges(ctx, of, objects, only)
+	return s.prepareVPCChanges(ctx, of, objects, only)
 }
 
-// prepareEndpointChanges prepares a VPC: only the Services whose endpoints have changed, if nothing else has.
-func (s *Reconciler) prepareEndpointChanges(ctx context.Context, of shard.Shard, services []intent.ObjectKey,
-	onlyEndpoints bool,
+// prepareVPCChanges prepares a VPC: only the Services whose endpoints have changed and the changed pods, if nothing else
+// has.
+func (s *Reconciler) prepareVPCChanges(ctx context.Context, of shard.Shard, changed []intent.ObjectKey, only bool,
 ) (*Work, error) {
 	stored, known := s.memos.take(of, s.Clock())
-	if onlyEndpoints && known {
-		if work := s.prepareServices(ctx, of, stored, services); work != nil {
-			s.Metrics.endpointRuns.WithLabelValues(compiledServices).Inc()
+	isPod := func(key intent.ObjectKey) bool { return key.Kind == kube.Pod }
+	pods := slices.DeleteFunc(slices.Clone(changed), func(key intent.ObjectKey) bool { return !isPod(key) })
+	services := slices.DeleteFunc(changed, isPod)
+	if only && known {
+		if work := s.prepareObjects(ctx, of, stored, services, pods); work != nil {
+			s.Metrics.countMemoRuns(services, pods, true)
 			return work, nil
 		}
 	}
-	if onlyEndpoints {
-		s.Metrics.endpointRuns.WithLabelValues(compiledVPC).Inc()
+	if only {
+		s.Metrics.countMemoRuns(services, pods, false)
 	}
 	work, err := s.PrepareShard(ctx, of)
-	if work != nil && !onlyEndpoints {
+	if work != nil && !only && work.pods == nil {
 		work.memo = nil // most shards never need it
 	}
 	return work, err
 }
 
-// prepareServices computes the plans for Services whose endpoints have changed. It returns nil if the whole shard has to
-// be compiled.
-func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, stored storedMemo,
-	services []intent.ObjectKey,
+// countMemoRuns counts a run because of changed Services and pods.
+func (c *controllerMetrics) countMemoRuns(services, pods []intent.ObjectKey, oneByOne bool) {
+	for _, of := range []struct {
+		changed []intent.ObjectKey
+		runs    *prometheus.CounterVec
+		label   string
+	}{{services, c.endpointRuns, compiledServices}, {pods, c.podRuns, compiledPods}} {
+		switch {
+		case len(of.changed) == 0:
+		case oneByOne:
+			of.runs.WithLabelValues(of.label).Inc()
+		default:
+			of.runs.WithLabelValues(compiledVPC).Inc()
+		}
+	}
+}
+
+// prepareObjects computes the plans for Services whose endpoints have changed, and for changed pods. It returns nil if the
+// whole shard has to be compiled.
+func (s *Reconciler) prepareObjects(ctx context.Context, of shard.Shard, stored storedMemo, services,
+	pods []intent.ObjectKey,
 ) *Work {
-	objects, changed, ok := s.Cluster.GatherEndpoints(ctx, of, services)
-	if !ok || checkConnected(s.NB) != nil {
+	if checkConnected(s.NB) != nil {
 		return nil
 	}
-	update, ok := stored.memo.Update(changed)
-	if !ok {
+	work := &Work{memo: stored.memo, isPartial: true, stored: stored}
+	if len(services) > 0 && !s.prepareServices(ctx, of, work, services) ||
+		len(pods) > 0 && !s.preparePods(ctx, of, work, pods) {
 		return nil
 	}
-	work := &Work{
-		Verdicts: update.Verdicts, statusObjects: objects, memo: stored.memo, isPartial: true, before: update.Before,
-		stored: stored, size: estimateUpdateSize(update, changed),
-	}
-	var err error
-	work.steps, err = collectSteps(reobservedOVNStep(func() state.Prepared {
-		return state.TryPreparePlan(ctx, s.NB.VIPTarget(of.Name, update.RowKeys, update.LoadBalancers), update.Rows,
-			intent.KeepForeignRows)
-	}))
-	if err != nil {
-		return nil
+	if stored.isWaiting {
+		work.requeueAfter = waitingShardInterval
 	}
 	return work
+}
+
+// prepareServices adds the plans for Services whose endpoints have changed. It returns false if the whole shard has to be
+// compiled.
+func (s *Reconciler) prepareServices(ctx context.Context, of shard.Shard, work *Work, services []intent.ObjectKey) bool {
+	objects, changed, ok := s.Cluster.GatherEndpoints(ctx, of, services)
+	if !ok {
+		return false
+	}
+	update, ok := work.memo.Update(changed)
+	if !ok {
+		return false
+	}
+	work.Verdicts, work.before, work.statusObjects = update.Verdicts, update.Before, objects
+	work.size += estimateUpdateSize(update, changed)
+	return work.addRowStep(func() state.Prepared {
+		return state.TryPreparePlan(ctx, s.NB.VIPTarget(of.Name, update.RowKeys, update.LoadBalancers), update.Rows,
+			intent.KeepForeignRows)
+	})
+}
+
+// preparePods does the same for pods of the management VPC. They change entries of address sets.
+func (s *Reconciler) preparePods(ctx context.Context, of shard.Shard, work *Work, pods []intent.ObjectKey) bool {
+	if work.stored.pods == nil {
+		return false
+	}
+	changed, ok := work.stored.pods.Read(ctx, pods, s.NB.ManagementPodPorts)
+	if !ok {
+		return false
+	}
+	update, ok := work.memo.UpdatePods(changed)
+	if !ok {
+		return false
+	}
+	work.size += len(update.Rows)
+	return work.addRowStep(func() state.Prepared {
+		return state.TryPreparePlan(ctx, s.NB.AddressSetTarget(of.Name, update.Rows), update.Rows)
+	})
+}
+
+// addRowStep adds a step that writes rows. It returns false if there is none.
+func (w *Work) addRowStep(prepare func() state.Prepared) bool {
+	steps, err := collectSteps(reobservedOVNStep(prepare))
+	w.steps = append(w.steps, steps...)
+	return err == nil
 }
 
 // estimateUpdateSize estimates the cost of changed Services: their rows and all of their endpoints, which are written
@@ -247,7 +316,11 @@ func (s *Reconciler) keepMemo(of shard.Shard, work *Work) bool {
 		if !work.memo.Settle(s.NB.VIPs(of.Name)) {
 			return true
 		}
-		stored = storedMemo{memo: work.memo, size: work.size, settledAt: now}
+		stored = storedMemo{memo: work.memo, size: work.size, settledAt: now, isWaiting: work.isWaiting()}
+		if work.pods != nil && work.memo.FollowPods() {
+			stored.pods = work.pods
+			stored.size += work.memo.PodCount()
+		}
 	} else if !s.checkMemo(of, now, work.memo.Check) {
 		return false
 	}

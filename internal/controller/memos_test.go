@@ -2,12 +2,15 @@ package controller
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/compile"
 	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
@@ -20,6 +23,61 @@ func endpointsEvent(of shard.Shard, service string) kube.Event {
 	}
 }
 
+func podEvent(of shard.Shard, i int) kube.Event {
+	return kube.Event{
+		Shard: of, Kind: string(kube.Pod),
+		Object: intent.ObjectKey{Kind: kube.Pod, Namespace: "crowd", Name: fmt.Sprint(i)},
+	}
+}
+
+// The memo of the management VPC is kept although an object waits, but not while a status is held back. That of a
+// project is not.
+func TestMemoOfPodsIsKept(t *testing.T) {
+	now := time.Unix(1000, 0)
+	waiting := []intent.Verdict{{Waiting: intent.Finding{Reason: intent.Programming}}}
+	for name, test := range map[string]struct {
+		of     shard.Shard
+		change func(*Work)
+		again  time.Duration
+		kept   bool
+	}{
+		"at rest":                     {shard.Named(kubeovn.ManagementVpc), func(*Work) {}, 0, true},
+		"an object waits":             {shard.Named(kubeovn.ManagementVpc), func(w *Work) { w.Verdicts = waiting }, time.Second, true},
+		"a status is held back":       {shard.Named(kubeovn.ManagementVpc), func(w *Work) { w.statusDue = 1 }, time.Second, false},
+		"objects are written":         {shard.Named(kubeovn.ManagementVpc), func(w *Work) { w.wroteObjects = true }, 0, false},
+		"an object waits, no pods":    {shard.Named("acme"), func(w *Work) { w.pods = nil }, time.Second, false},
+		"nothing waits, and no pods ": {shard.Named("acme"), func(w *Work) { w.pods = nil }, 0, true},
+	} {
+		s := &Reconciler{Clock: func() time.Time { return now }, NB: &ovn.Client{}}
+		_, _, memo := compile.ShardWithMemo(podsFixture())
+		work := &Work{memo: memo, pods: &kube.EgressPodReader{}}
+		test.change(work)
+		if !s.keepMemos(test.of, work, test.again) {
+			t.Errorf("%s: the shard runs again", name)
+		}
+		stored, kept := s.memos.take(test.of, now)
+		if kept != test.kept || kept && (stored.pods != work.pods || stored.isWaiting != work.isWaiting()) {
+			t.Errorf("%s: kept is %t, %+v", name, kept, stored)
+		}
+	}
+}
+
+// podsFixture returns the management VPC with a pod that an EgressIP selects.
+func podsFixture() *snapshot.VpcInput {
+	a := netip.MustParseAddr("10.16.0.2")
+	w := &snapshot.VpcInput{
+		Shard:        kubeovn.ManagementVpc,
+		Management:   &snapshot.Management{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.16.0.0/16")}},
+		Selections:   []snapshot.Selection{{EgressIP: "mail", Pods: []netip.Addr{a}}},
+		PodAddresses: []netip.Addr{a},
+		EgressPods: snapshot.NewEgressPods(snapshot.EgressPod{
+			Namespace: "mail", Name: "a", Ports: []netip.Addr{a}, Runs: true, InSelected: true, EgressIPs: []string{"mail"},
+		}),
+	}
+	w.Engine.Vpc.Exists, w.Engine.RouterPorts = true, map[string]bool{"ovn-cluster-ovn-default": true}
+	return w
+}
+
 // Only a shard of which nothing but endpoints changed is updated.
 func TestChangeLog(t *testing.T) {
 	of, anything := shard.Named("acme"), kube.Event{Shard: shard.Named("acme"), Kind: "Service"}
@@ -28,11 +86,23 @@ func TestChangeLog(t *testing.T) {
 		events []kube.Event
 		want   int // Services; 0: anything may have changed
 	}{
-		"no event":      {nil, 0},
-		"endpoints":     {[]kube.Event{a, b, a}, 2},
-		"before others": {[]kube.Event{a, anything}, 0},
-		"after others":  {[]kube.Event{anything, a}, 0},
-		"of another":    {[]kube.Event{a, {Shard: shard.Named("other")}}, 1},
+		"no event":           {nil, 0},
+		"endpoints":          {[]kube.Event{a, b, a}, 2},
+		"before others":      {[]kube.Event{a, anything}, 0},
+		"after others":       {[]kube.Event{anything, a}, 0},
+		"of another":         {[]kube.Event{a, {Shard: shard.Named("other")}}, 1},
+		"pods and endpoints": {[]kube.Event{a, podEvent(of, 0), podEvent(of, 0)}, 2},
+		"many pods": {slices.Collect(func(yield func(kube.Event) bool) {
+			for i := range maxChangedPods {
+				yield(podEvent(of, i))
+			}
+			yield(podEvent(of, 0)) // known
+		}), maxChangedPods},
+		"too many pods": {slices.Collect(func(yield func(kube.Event) bool) {
+			for i := range maxChangedPods + 1 {
+				yield(podEvent(of, i))
+			}
+		}), 0},
 		"too many": {slices.Collect(func(yield func(kube.Event) bool) {
 			for i := range maxChangedObjects + 2 {
 				yield(endpointsEvent(of, fmt.Sprint(i)))

@@ -44,9 +44,13 @@ var Metrics = []Metric{
 		"Runs in which only EgressIPs, or what they select, had changed, by what was compiled: these egressips, or all.",
 	},
 	{
+		"sallyport_pod_runs_total", "counter", "compiled",
+		"Runs of Kube-OVN's default VPC in which only pods had changed, by what was compiled: these pods, or the vpc.",
+	},
+	{
 		"sallyport_memo_checks_total", "counter", "result",
-		"Samples of compiled services and EgressIPs that were compared with a compilation of their whole shard: same or " +
-			"different.",
+		"Samples of compiled services, pods and EgressIPs that were compared with a compilation of their whole shard: same " +
+			"or different.",
 	},
 	{"sallyport_shard_run_seconds", "histogram", "", "Duration of a run of a shard."},
 	{
@@ -72,6 +76,10 @@ var Metrics = []Metric{
 	{
 		"sallyport_southbound_connected", "gauge", "",
 		"1 while the OVN southbound database is connected. Absent if none is configured.",
+	},
+	{
+		"sallyport_southbound_writes_total", "counter", "result",
+		"Writes to the OVN southbound database after gateways moved to other nodes, by result: ok or failed.",
 	},
 	{
 		"sallyport_certificate_expires_seconds", "gauge", "file",

@@ -37,7 +37,8 @@ func OpenReadOnly(ctx context.Context, c Config, logger *slog.Logger) (*Reconcil
 	}
 	go func() { _ = objects.Start(ctx) }() // if it fails, WaitForCacheSync fails too
 	if !objects.WaitForCacheSync(ctx) {
-		return nil, errors.New("timed out reading the cluster; check that Sallyport's CRDs are installed")
+		return nil, errors.New("could not read the cluster in time; check that you have the " +
+			"ClusterRole sallyport-operator, and that Sallyport's CRDs are installed")
 	}
 	nb, err := ovn.Dial(ctx, c.Northbound, logger)
 	if err != nil {

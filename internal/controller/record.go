@@ -24,7 +24,8 @@ import (
 // controllerMetrics holds the controller's metrics. It is nil for read-only use.
 type controllerMetrics struct {
 	triggers, writes, runs, moves             *prometheus.CounterVec
-	endpointRuns, egressRuns, memoChecks      *prometheus.CounterVec
+	endpointRuns, podRuns, egressRuns         *prometheus.CounterVec
+	memoChecks, southboundWrites              *prometheus.CounterVec
 	runSeconds                                prometheus.Histogram
 	conditions, egressAddresses, nodeNetworks partitionedSeries
 	misplacedPods                             partitionedSeries
@@ -48,17 +49,25 @@ func newControllerMetrics() *controllerMetrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}),
 		endpointRuns: newCounterVec("sallyport_endpoint_runs_total"), memoChecks: newCounterVec("sallyport_memo_checks_total"),
-		egressRuns: newCounterVec("sallyport_egress_runs_total"), repairs: newRepairCounter(),
+		southboundWrites: newCounterVec("sallyport_southbound_writes_total"),
+		podRuns:          newCounterVec("sallyport_pod_runs_total"),
+		egressRuns:       newCounterVec("sallyport_egress_runs_total"), repairs: newRepairCounter(),
 		failingShards: map[shard.Shard]bool{},
 	}
 	for _, compiled := range []string{compiledServices, compiledVPC} {
 		c.endpointRuns.WithLabelValues(compiled)
+	}
+	for _, compiled := range []string{compiledPods, compiledVPC} {
+		c.podRuns.WithLabelValues(compiled)
 	}
 	for _, compiled := range []string{compiledEgressIPs, compiledAll} {
 		c.egressRuns.WithLabelValues(compiled)
 	}
 	for _, result := range []string{memoSame, memoDifferent} {
 		c.memoChecks.WithLabelValues(result)
+	}
+	for _, result := range []string{resultOK, resultFailed} {
+		c.southboundWrites.WithLabelValues(result)
 	}
 	for _, by := range []string{sourceOVN, sourceController} {
 		c.moves.WithLabelValues(by)
@@ -76,7 +85,8 @@ func (c *controllerMetrics) registerAll(s *Reconciler, config Config, queue *run
 	metrics.Registry.MustRegister(
 		// Metrics of the process and of Go: controller-runtime registers these only for users of its reconcilers.
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector(),
-		c.triggers, c.writes, c.runs, c.moves, c.endpointRuns, c.egressRuns, c.memoChecks, c.runSeconds,
+		c.triggers, c.writes, c.runs, c.moves, c.endpointRuns, c.podRuns, c.egressRuns, c.memoChecks,
+		c.southboundWrites, c.runSeconds,
 		c.repairs.total,
 		newSeriesCollector("sallyport_info", func() map[labelValues]float64 {
 			return map[labelValues]float64{{config.Version}: 1}
@@ -127,17 +137,27 @@ func (c *controllerMetrics) countTrigger(of shard.Shard, by string) {
 func (c *controllerMetrics) countWrite(verb, kind string) { c.writes.WithLabelValues(verb, kind).Inc() }
 
 func (c *controllerMetrics) countRun(of shard.Shard, took time.Duration, err error) {
-	result := "ok"
-	if err != nil {
-		result = "failed"
-	}
-	c.runs.WithLabelValues(result).Inc()
+	c.runs.WithLabelValues(resultOf(err)).Inc()
 	c.runSeconds.Observe(took.Seconds())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.failingShards[of] = err != nil; err == nil {
 		delete(c.failingShards, of)
 	}
+}
+
+func (c *controllerMetrics) countSouthboundWrite(err error) {
+	c.southboundWrites.WithLabelValues(resultOf(err)).Inc()
+}
+
+// Results of a run or a write.
+const resultOK, resultFailed = "ok", "failed"
+
+func resultOf(err error) string {
+	if err != nil {
+		return resultFailed
+	}
+	return resultOK
 }
 
 func (c *controllerMetrics) countFailingShards() float64 {

@@ -80,7 +80,7 @@ func (r *repairCounter) endRun(of shard.Shard, w *Work) {
 			return
 		}
 	}
-	if len(w.Verdicts) == 0 || w.isWaiting() {
+	if len(w.Verdicts) == 0 && !w.isPartial || w.isWaiting() || w.stored.isWaiting {
 		return
 	}
 	r.mu.Lock()

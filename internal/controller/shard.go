@@ -51,6 +51,7 @@ type Reconciler struct {
 	memos         memoStore
 	egress        egressMemory
 	recordedNotes noteDedup
+	orphans       orphanedRouters
 }
 
 // Work is what one shard needs, computed by reading only.
@@ -63,11 +64,12 @@ type Work struct {
 	size          int             // estimated size of the shard
 	// unsettled: OVN may still be moving a port.
 	unsettled    bool
-	wroteObjects bool          // in a step that was observed again
-	wroteRows    bool          // in a step that was observed again
-	requeueAfter time.Duration // run again after this time in any case; 0: wait for an event
-	statusDue    time.Duration // run again after this time to write a status that is held back; 0: none is
-	memo         *compile.Memo // of the VPC; nil: there is none
+	wroteObjects bool                  // in a step that was observed again
+	wroteRows    bool                  // in a step that was observed again
+	requeueAfter time.Duration         // run again after this time in any case; 0: wait for an event
+	statusDue    time.Duration         // run again after this time to write a status that is held back; 0: none is
+	memo         *compile.Memo         // of the VPC; nil: there is none
+	pods         *kube.EgressPodReader // of a whole run of the management VPC; nil: EgressIPs select no pods
 	// isPartial: only some objects of the shard were compiled, with a memo. before are the verdicts on them of the last
 	// run.
 	isPartial  bool
@@ -95,16 +97,10 @@ func (s *Reconciler) PrepareShard(ctx context.Context, of shard.Shard) (*Work, e
 // prepareVPC gathers, compiles and computes the plans of a VPC.
 func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, error) {
 	vpc := of.Name
-	inputs, err := s.Cluster.GatherVPC(ctx, vpc, s.Config.Quotas, s.NB.MisplacedPodPorts(vpc))
+	inputs, world, err := s.gatherVPC(ctx, vpc, s.Cluster)
 	if err != nil {
-		return nil, fmt.Errorf("gather: %w", err)
+		return nil, err
 	}
-	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(vpc), s.Clock())
-	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(vpc),
-		s.NB.ReturnPortAddresses(vpc), s.NB.MissingCapabilities()
-	world.Engine.VIPs, world.Engine.PortNetworks = s.NB.VIPs(vpc), s.NB.ForeignPortNetworks(vpc)
-	s.observeManagementVpc(world)
-	s.observeEgressLinks(world)
 	want, verdicts, memo := compile.ShardWithMemo(world)
 	if err := want.Err(); err != nil {
 		return nil, fmt.Errorf("compile: %w", err)
@@ -112,6 +108,7 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 	work := &Work{
 		Verdicts:      verdicts,
 		memo:          memo,
+		pods:          inputs.EgressPodReader(s.Cluster),
 		statusObjects: inputs.StatusObjects(),
 		notes:         want.Notes,
 		noteSubjects:  inputs.EgressIPObjects(),
@@ -133,7 +130,7 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 	// hop.
 	work.steps, err = collectSteps(
 		kubernetesStep(state.TryPreparePlan(ctx, finalizers, want.Finalizers)),
-		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(vpc, externalSubnetNames(world)), nil,
+		ovnStep(state.TryPreparePlan(ctx, s.NB.LeakedRowTarget(vpc, externalSubnetNames(world), isRouterForgotten(world)), nil,
 			guardVpcLeftovers(world, want))),
 		reobservedKubernetesStep(objects),
 		reobservedOVNStep(rows),
@@ -143,6 +140,22 @@ func (s *Reconciler) prepareVPC(ctx context.Context, of shard.Shard) (*Work, err
 			want.KeptServices)),
 	)
 	return work, err
+}
+
+// gatherVPC reads everything that decides about a VPC.
+func (s *Reconciler) gatherVPC(ctx context.Context, vpc string, from *kube.Cluster) (*kube.Inputs, *snapshot.VpcInput, error) {
+	inputs, err := from.GatherVPC(ctx, vpc, s.Config.Quotas, s.NB.MisplacedPodPorts(vpc))
+	if err != nil {
+		return nil, nil, fmt.Errorf("gather: %w", err)
+	}
+	world := inputs.BuildSnapshot(s.Config, s.NB.RouterPortNames(vpc), s.Clock())
+	world.Engine.Leftovers, world.Engine.ReturnPorts, world.Engine.MissingCapabilities = s.NB.LeftoverRows(vpc),
+		s.NB.ReturnPortAddresses(vpc), s.NB.MissingCapabilities()
+	world.Engine.VIPs, world.Engine.PortNetworks = s.NB.VIPs(vpc), s.NB.ForeignPortNetworks(vpc)
+	world.Engine.OrphanedSince = s.orphans.note(vpc, world.Engine.RouterPorts != nil && !world.Engine.Vpc.Exists, world.Now)
+	s.observeManagementVpc(world)
+	s.observeEgressLinks(world)
+	return inputs, world, nil
 }
 
 // observeManagementVpc adds facts about the management VPC from the northbound database.

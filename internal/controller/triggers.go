@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"github.com/sallyport/sallyport/internal/engine/kube"
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/shard"
 )
 
@@ -67,6 +69,18 @@ func (a *triggerForwarder) routerEventHandler(cluster *kube.Cluster) func(router
 		}
 		if cluster.ReconcilesVPC(context.Background(), router) {
 			a.triggerShard(shard.Named(router), sourceOVN)
+		}
+	}
+}
+
+// podPortEventHandler forwards events of ports on the switches of the management VPC, as events of their pods.
+func (a *triggerForwarder) podPortEventHandler(cluster *kube.Cluster) func(namespace, name string) {
+	return func(namespace, name string) {
+		if cluster.ReconcilesVPC(context.Background(), kubeovn.ManagementVpc) {
+			a.handleEvent(kube.Event{
+				Shard: shard.Named(kubeovn.ManagementVpc), Kind: string(kube.Pod),
+				Object: intent.ObjectKey{Kind: kube.Pod, Namespace: namespace, Name: name},
+			})
 		}
 	}
 }

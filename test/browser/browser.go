@@ -28,7 +28,7 @@ var chromiumFlags = []string{
 }
 
 // callTimeout limits each call to the browser.
-const callTimeout = 60 * time.Second
+const callTimeout = 4 * time.Minute
 
 // Browser is a running Chromium.
 type Browser struct {

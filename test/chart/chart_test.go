@@ -86,7 +86,7 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 	if err != nil || len(ours) == 0 {
 		t.Fatalf("no definitions: %v", err)
 	}
-	theirs, err := filepath.Glob(chartDir + "/crds/*")
+	theirs, err := filepath.Glob(chartDir + "/files/crds/*")
 	if err != nil || len(theirs) != len(ours) {
 		t.Errorf("the chart has %d definitions, config/crd %d; run make generate", len(theirs), len(ours))
 	}
@@ -95,9 +95,74 @@ func TestDefinitionsAreTheGeneratedOnes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(filepath.Join(chartDir, "crds", filepath.Base(path)))
+		got, err := os.ReadFile(filepath.Join(chartDir, "files/crds", filepath.Base(path)))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the chart's copy of %s is not the same (%v); run make generate", filepath.Base(path), err)
+		}
+	}
+}
+
+// The definitions are templates, so that an upgrade of the release upgrades them, and are kept when it is removed.
+func TestDefinitionsAreUpgraded(t *testing.T) {
+	ours, err := filepath.Glob("../../config/crd/*.yaml")
+	if err != nil || len(ours) == 0 {
+		t.Fatalf("no definitions: %v", err)
+	}
+	if _, err := os.Stat(chartDir + "/crds"); err == nil {
+		t.Error("Helm never upgrades what is in the chart's directory crds")
+	}
+	out, err := renderChart(t)
+	if err != nil {
+		t.Fatal(out)
+	}
+	type definition struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Metadata   metav1.ObjectMeta `json:"metadata"`
+		Spec       map[string]any    `json:"spec"`
+	}
+	for _, path := range ours {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got definition
+		if err := sigsyaml.Unmarshal(raw, &want); err != nil {
+			t.Fatal(err)
+		}
+		if !findRendered(t, out, "CustomResourceDefinition", want.Metadata.Name, &got) {
+			t.Errorf("%s is not rendered", want.Metadata.Name)
+			continue
+		}
+		if !reflect.DeepEqual(got.Spec, want.Spec) || got.Metadata.Annotations["helm.sh/resource-policy"] != "keep" ||
+			got.Metadata.Labels["app.kubernetes.io/name"] != "sallyport" {
+			t.Errorf("%s is another, or is not kept: %v", want.Metadata.Name, got.Metadata)
+		}
+	}
+	for setting, want := range map[string]int{`crds.enabled=false`: 0, `crds=null`: len(ours)} {
+		out, err := renderChart(t, setting)
+		if n := strings.Count(out, "\nkind: CustomResourceDefinition\n"); err != nil || n != want {
+			t.Errorf("%s: %d definitions, wanted %d: %v", setting, n, want, err)
+		}
+	}
+}
+
+// Pods of both programs can be pulled from a registry that asks who pulls.
+func TestPullSecrets(t *testing.T) {
+	for setting, want := range map[string][]corev1.LocalObjectReference{
+		`imagePullSecrets=["one","two"]`: {{Name: "one"}, {Name: "two"}},
+		`imagePullSecrets=[]`:            nil,
+	} {
+		out, err := renderChart(t, setting, `agent.enabled=true`)
+		var c appsv1.Deployment
+		var a appsv1.DaemonSet
+		if err != nil || !findController(t, out, "Deployment", &c) || !findRendered(t, out, "DaemonSet", "sallyport-agent", &a) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
+		}
+		for _, pod := range []corev1.PodSpec{c.Spec.Template.Spec, a.Spec.Template.Spec} {
+			if !reflect.DeepEqual(pod.ImagePullSecrets, want) {
+				t.Errorf("%s: %s has %v", setting, pod.ServiceAccountName, pod.ImagePullSecrets)
+			}
 		}
 	}
 }
@@ -137,6 +202,9 @@ func TestQuotasAreFinite(t *testing.T) {
 func TestValuesAreChecked(t *testing.T) {
 	for setting, good := range map[string]bool{
 		`replicas=1`:                         true,
+		`crds.enabled=false`:                 true,
+		`crds.enabled="no"`:                  false,
+		`crds={"enable":false}`:              false, // a word that does not exist
 		`replicas="two"`:                     false,
 		`replicas=-1`:                        false,
 		`workers=0`:                          false,
@@ -379,7 +447,7 @@ func TestDatabasesByTLS(t *testing.T) {
 // Metrics are for who may get them, unless somebody says otherwise; then the controller asks the cluster about nobody.
 func TestMetricsAreForReaders(t *testing.T) {
 	for _, secure := range []bool{true, false} {
-		out, err := renderChart(t, fmt.Sprintf("metrics.secure=%t", secure),
+		out, err := renderChart(t, fmt.Sprintf("metrics.secure=%t", secure), "ovn.relay=false",
 			`metrics.serviceMonitor={"enabled":true,"interval":"30s"}`)
 		var d appsv1.Deployment
 		var role, reader rbacv1.ClusterRole
@@ -394,6 +462,39 @@ func TestMetricsAreForReaders(t *testing.T) {
 			findRendered(t, out, "ClusterRole", "sallyport-metrics-reader", &reader) != secure ||
 			strings.Contains(out, "scheme: https") != secure {
 			t.Errorf("secure %t: asks %t\n%s", secure, asks, out)
+		}
+	}
+}
+
+// The relay listens on loopback, its tokens have no permission on the API server, and who may request them may do
+// nothing else but port-forward. Without the relay there is nothing of it.
+func TestRelay(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		out, err := renderChart(t, fmt.Sprintf("ovn.relay=%t", on), "metrics.secure=false")
+		var d appsv1.Deployment
+		var controller, tokens rbacv1.ClusterRole
+		var reader rbacv1.Role
+		if err != nil || !findController(t, out, "Deployment", &d) || !findController(t, out, "ClusterRole", &controller) {
+			t.Fatalf("%v\n%s", err, lastPart(out))
+		}
+		asks := slices.ContainsFunc(controller.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "tokenreviews")
+		})
+		if slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--relay-address=127.0.0.1:8082") != on || asks != on ||
+			findRendered(t, out, "ClusterRole", "sallyport-ovn-relay", &tokens) != on ||
+			findRendered(t, out, "Role", "sallyport-ovn-reader", &reader) != on || strings.Contains(out, "8082") != on {
+			t.Errorf("relay %t: asks %t\n%s", on, asks, out)
+		}
+		for _, r := range tokens.Rules {
+			if len(r.Resources) > 0 || !slices.Equal(r.NonResourceURLs, []string{"/sallyport/ovn/*"}) {
+				t.Errorf("tokens may do %v", r)
+			}
+		}
+		for _, r := range reader.Rules {
+			if slices.Contains(r.Verbs, "create") != (r.Resources[0] != "pods") ||
+				r.Resources[0] == "serviceaccounts/token" && !slices.Equal(r.ResourceNames, []string{"sallyport-ovn-reader"}) {
+				t.Errorf("readers may do %v", r)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -18,8 +19,9 @@ type alertCase struct {
 	// quietAt is a minute in which it does not fire yet, and at one in which it does.
 	quietAt, firesAt string
 	labels           map[string]string
-	summary          string
-	quietSeries      map[string]string
+	// summary is the text with its values, if that of the rule has any.
+	summary     string
+	quietSeries map[string]string
 }
 
 const (
@@ -43,7 +45,6 @@ var alertCases = []alertCase{
 			"sallyport_leading" + instanceA: "1x5 0x20",
 			"sallyport_leading" + instanceB: "0x30",
 		}, quietAt: "10m", firesAt: "12m",
-		summary: "No replica of the controller is the leader.",
 		quietSeries: map[string]string{
 			"sallyport_leading" + instanceA: "1x5 0x20",
 			"sallyport_leading" + instanceB: "0x5 1x20",
@@ -51,7 +52,6 @@ var alertCases = []alertCase{
 	},
 	{
 		alert: "SallyportNotRunning", quietAt: "4m", firesAt: "6m", // nobody is scraped
-		summary:     "No replica of the controller is the leader.",
 		quietSeries: map[string]string{"sallyport_leading" + instanceA: "1x30"},
 	},
 	{
@@ -72,6 +72,17 @@ var alertCases = []alertCase{
 		firesAt: "11m",
 		labels:  map[string]string{"instance": "a"}, summary: "a cannot read the OVN southbound database.",
 		quietSeries: map[string]string{"sallyport_southbound_connected" + instanceA: "1x30"},
+	},
+	{
+		alert: "SallyportSouthboundWritesFail", quietAt: "4m", firesAt: "12m",
+		firingSeries: map[string]string{
+			`sallyport_southbound_writes_total{instance="a",result="failed"}`: "0+1x30",
+			`sallyport_southbound_writes_total{instance="a",result="ok"}`:     "1x30",
+		},
+		quietSeries: map[string]string{
+			`sallyport_southbound_writes_total{instance="a",result="failed"}`: "0x5 1x25", // once, then it succeeded
+			`sallyport_southbound_writes_total{instance="a",result="ok"}`:     "0+1x30",
+		},
 	},
 	{
 		alert: "SallyportMisplacedPods", quietAt: "1m", firesAt: "3m",
@@ -108,7 +119,6 @@ var alertCases = []alertCase{
 			`sallyport_shard_run_seconds_bucket{le="8.192"}`: "0+100x60",
 			`sallyport_shard_run_seconds_bucket{le="+Inf"}`:  "0+100x60",
 		},
-		summary: "One run in a hundred takes more than four seconds.",
 		quietSeries: map[string]string{
 			`sallyport_shard_run_seconds_bucket{le="1.024"}`: "0+100x60",
 			`sallyport_shard_run_seconds_bucket{le="4.096"}`: "0+100x60",
@@ -167,7 +177,6 @@ var alertCases = []alertCase{
 		alert:        "SallyportMemoDiffers",
 		firingSeries: map[string]string{`sallyport_memo_checks_total{result="different"}`: "0x5 1x30"}, quietAt: "4m",
 		firesAt:     "7m",
-		summary:     "The controller compiled a changed Service or EgressIP incorrectly, and has corrected it.",
 		quietSeries: map[string]string{`sallyport_memo_checks_total{result="same"}`: "0+1x30"},
 	},
 	{
@@ -309,33 +318,52 @@ func TestAlertsFire(t *testing.T) {
 func TestAlertsThatDoNotFireAreSeen(t *testing.T) {
 	f := alertCases[0]
 	if out, err := runPromtool(t, "test", "rules",
-		f.writePromtoolTest(t, loadAlerts(t)[0], f.quietSeries)); err == nil {
+		f.writePromtoolTest(t, f.expectedAlert(loadAlerts(t)[0]), f.quietSeries)); err == nil {
 		t.Errorf("an alert is said to fire with the series with which it does not\n%s", out)
+	}
+}
+
+// A text that stands in the rule is not written here once more, where it would be forgotten.
+func TestSummariesHaveValues(t *testing.T) {
+	rules := map[string]alert{}
+	for _, a := range loadAlerts(t) {
+		rules[a.Alert] = a
+	}
+	for _, f := range alertCases {
+		if hasValues := strings.Contains(rules[f.alert].Annotations["summary"], "{{"); hasValues != (f.summary != "") {
+			t.Errorf("%s: summary has values: %v; its case has a text of its own: %v", f.alert, hasValues, f.summary != "")
+		}
 	}
 }
 
 func (f alertCase) checkFiring(t *testing.T, rule alert) {
 	t.Helper()
-	if out, err := runPromtool(t, "test", "rules", f.writePromtoolTest(t, rule, f.firingSeries)); err != nil {
+	if out, err := runPromtool(t, "test", "rules",
+		f.writePromtoolTest(t, f.expectedAlert(rule), f.firingSeries)); err != nil {
 		t.Errorf("it does not fire as it should:\n%s", out)
 	}
-	never := f
-	never.labels, never.summary = nil, ""
-	if out, err := runPromtool(t, "test", "rules", never.writePromtoolTest(t, rule, f.quietSeries)); err != nil {
+	if out, err := runPromtool(t, "test", "rules", f.writePromtoolTest(t, nil, f.quietSeries)); err != nil {
 		t.Errorf("it fires though it should not:\n%s", out)
 	}
 }
 
-// writePromtoolTest writes a test for promtool: without a summary, the alert must not fire.
-func (f alertCase) writePromtoolTest(t *testing.T, rule alert, inputs map[string]string) string {
+// expectedAlert is what promtool must see of the rule when it fires.
+func (f alertCase) expectedAlert(rule alert) map[string]any {
+	notes, labels := maps.Clone(rule.Annotations), maps.Clone(rule.Labels)
+	if f.summary != "" {
+		notes["summary"] = f.summary
+	}
+	maps.Copy(labels, f.labels)
+	return map[string]any{"exp_labels": labels, "exp_annotations": notes}
+}
+
+// writePromtoolTest writes a test for promtool: if no alert is expected, it must not fire.
+func (f alertCase) writePromtoolTest(t *testing.T, expectedAlert map[string]any, inputs map[string]string) string {
 	t.Helper()
 	type object = map[string]any
 	expected, series := []object{}, []object{}
-	if f.summary != "" {
-		notes, labels := maps.Clone(rule.Annotations), maps.Clone(rule.Labels)
-		notes["summary"] = f.summary
-		maps.Copy(labels, f.labels)
-		expected = append(expected, object{"exp_labels": labels, "exp_annotations": notes})
+	if expectedAlert != nil {
+		expected = append(expected, expectedAlert)
 	}
 	for name, values := range inputs {
 		series = append(series, object{"series": name, "values": values})

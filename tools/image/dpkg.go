@@ -18,12 +18,17 @@ type debianPackage struct {
 
 // owners are the packages that files of the machine belong to, by name. A file that belongs to none is refused: nobody could say what it is.
 func owners(files []file) ([]debianPackage, error) {
-	byName := map[string][]string{}
+	byName, ask := map[string][]string{}, describe
 	for _, f := range files {
 		if f.from == "" {
 			continue
 		}
-		name, err := owner(f.from)
+		name, err := f.deb, error(nil)
+		if name == "" {
+			name, err = owner(f.from)
+		} else {
+			ask = describeDeb
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -31,7 +36,7 @@ func owners(files []file) ([]debianPackage, error) {
 	}
 	var out []debianPackage
 	for name, files := range byName {
-		p, err := describe(name)
+		p, err := ask(name)
 		if err != nil {
 			return nil, err
 		}

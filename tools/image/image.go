@@ -33,13 +33,15 @@ type recipe struct {
 	labels   map[string]string
 	version  string
 	created  time.Time
-	plain    bool // layers are not compressed
+	plain    bool   // layers are not compressed
+	arch     string // as Go names it
 }
 
 // file is a file of the machine, and what it is in the image.
 type file struct {
 	name    string // an absolute path
 	from    string // nothing for a directory, and for a file that is made here
+	deb     string // the Debian package that it was unpacked from; nothing if it is installed on the machine
 	content []byte // of a file that is made here
 	mode    int64
 }
@@ -71,7 +73,7 @@ func build(r recipe, sbom []byte) (v1.Image, error) {
 		return nil, fmt.Errorf("read the image's configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", "amd64"
+	config.OS, config.Architecture = "linux", r.arch
 	config.Created = v1.Time{Time: r.created}
 	config.Config = v1.Config{
 		User:       user,

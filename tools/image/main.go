@@ -2,10 +2,12 @@
 package main
 
 import (
+	"debug/elf"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +27,8 @@ func run(args []string) error {
 	version := flags.String("version", "unknown", "what the image says of its version")
 	revision := flags.String("revision", "", "the `commit` that it was built from")
 	plain := flags.Bool("uncompressed", false, "do not compress layers: a larger file that is imported sooner")
+	arch := flags.String("arch", "amd64", "the `architecture` of the programs, amd64 or arm64")
+	debs := flags.String("debs", "", "a `directory` of Debian packages to take programs from instead of this machine: nothing of them is executed")
 	var with system
 	flags.Var(&with, "with", "a `program` of this machine to put into the image with its libraries; may be given several times")
 	flags.Usage = func() {
@@ -42,11 +46,26 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	files, err := with.files()
+	p, err := platformOf(*arch)
 	if err != nil {
 		return err
 	}
-	r := recipe{binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), version: *version, created: created, plain: *plain}
+	unpacked, err := os.MkdirTemp("", "sallyport-image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(unpacked) }()
+	files, err := collect(with, p, *debs, unpacked)
+	if err != nil {
+		return err
+	}
+	r := recipe{
+		binaries: flags.Args(), system: files, labels: labels(*version, *revision, with), version: *version, created: created,
+		plain: *plain, arch: p.goName,
+	}
+	if err := r.check(p); err != nil {
+		return err
+	}
 	sbom, err := billOfMaterials(r)
 	if err != nil {
 		return err
@@ -63,6 +82,37 @@ func run(args []string) error {
 		return err
 	}
 	fmt.Println(*out, digest)
+	return nil
+}
+
+// collect finds the programs of the system and what they need, installed on this machine or in Debian packages.
+func collect(with system, p platform, debs, below string) ([]file, error) {
+	if debs == "" {
+		if p.goName != runtime.GOARCH && len(with) > 0 {
+			return nil, fmt.Errorf("this machine is no %s: give the packages of %s as -debs (tools/image/debian downloads them)", p.goName, with.String())
+		}
+		return with.files()
+	}
+	t, err := unpackDebs(debs, below, p)
+	if err != nil {
+		return nil, err
+	}
+	return t.files(with)
+}
+
+// check refuses programs of another architecture: nothing would start them.
+func (r recipe) check(p platform) error {
+	for _, binary := range r.binaries {
+		f, err := elf.Open(binary)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", binary, err)
+		}
+		machine := f.Machine
+		_ = f.Close()
+		if machine != p.machine {
+			return fmt.Errorf("%s is for %s, the image for %s", binary, machine, p.goName)
+		}
+	}
 	return nil
 }
 

@@ -7,12 +7,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=eips,singular=eip,scope=Namespaced
+// +kubebuilder:resource:path=eips,singular=eip,scope=Namespaced,categories=sallyport
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.ipAddress`
-// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
-// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Ownership",type=string,JSONPath=`.status.ownershipType`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.externalNetwork`
+// +kubebuilder:printcolumn:name="Used By",type=string,JSONPath=`.status.usedBy`
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
+// +kubebuilder:printcolumn:name="Ownership",type=string,priority=1,JSONPath=`.status.ownershipType`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 185",message="the name becomes part of the name of an OvnEip: choose one of at most 185 characters"
 
 // EIp is one external address. It is reserved for you from the moment it is ready until you delete it, whether it is
@@ -122,6 +124,10 @@ type EIpStatus struct {
 	// +optional
 	// +listType=atomic
 	Owners []EIpOwner `json:"owners,omitempty"`
+
+	// The owners as text, such as "FIp web".
+	// +optional
+	UsedBy string `json:"usedBy,omitempty"`
 
 	// Whether the address can be used.
 	// +kubebuilder:default=false

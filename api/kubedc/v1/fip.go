@@ -8,13 +8,17 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=fips,singular=fip,scope=Namespaced
-// +kubebuilder:printcolumn:name="Target IP",type=string,JSONPath=`.status.resolvedTargetIP`
+// +kubebuilder:resource:path=fips,singular=fip,scope=Namespaced,categories=sallyport
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
-// +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.status.direction`
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.externalNetwork`
+// +kubebuilder:printcolumn:name="Target IP",type=string,JSONPath=`.status.resolvedTargetIP`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.podTarget.podName`
 // +kubebuilder:printcolumn:name="VM",type=string,JSONPath=`.status.targetVMInterface.vmName`
-// +kubebuilder:printcolumn:name="Interface",type=string,JSONPath=`.status.targetVMInterface.interfaceName`
+// +kubebuilder:printcolumn:name="Direction",type=string,JSONPath=`.status.direction`
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
+// +kubebuilder:printcolumn:name="EIp",type=string,priority=1,JSONPath=`.status.eip`
+// +kubebuilder:printcolumn:name="Interface",type=string,priority=1,JSONPath=`.status.targetVMInterface.interfaceName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 175",message="the name becomes part of the name of an OvnEip: choose one of at most 175 characters"
 
@@ -119,6 +123,10 @@ type FIpStatus struct {
 	// The external address.
 	// +kubebuilder:default=""
 	ExternalIP string `json:"externalIP"`
+
+	// The Kube-OVN Subnet that the external address belongs to.
+	// +optional
+	ExternalNetwork string `json:"externalNetwork,omitempty"`
 
 	// The name of the Kube-OVN OvnFip that translates between the two addresses. Empty in Kube-OVN's default VPC.
 	// +kubebuilder:default=""

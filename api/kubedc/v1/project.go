@@ -9,12 +9,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=projects,singular=project,scope=Namespaced
-// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace`
+// +kubebuilder:resource:path=projects,singular=project,scope=Namespaced,shortName=proj,categories=sallyport
+// +kubebuilder:printcolumn:name="Project Namespace",type=string,JSONPath=`.status.namespace`
 // +kubebuilder:printcolumn:name="CIDR",type=string,JSONPath=`.spec.cidrBlock`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.egressNetworkType`
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
+// +kubebuilder:printcolumn:name="EIps",type=string,JSONPath=`.status.eips`
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || (size(self.metadata.name) <= 53 && !self.metadata.name.contains('.'))",message="the name becomes part of the names of a namespace and of a subnet: choose one of at most 53 letters, digits and '-'"
 
@@ -102,9 +104,13 @@ type ProjectStatus struct {
 	// +optional
 	ExternalIP string `json:"externalIP,omitempty"`
 
-	// The number of EIps of the project.
+	// The number of EIps of the project, without the EIp "default-gw".
 	// +optional
 	EIpsUsed int32 `json:"eipsUsed,omitempty"`
+
+	// The number of EIps that count for the quota of the project, and the quota, such as "3/8".
+	// +optional
+	EIps string `json:"eips,omitempty"`
 
 	// The generation of the spec that this status describes.
 	// +optional

@@ -8,11 +8,13 @@ import (
 
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=egressroutes,singular=egressroute,scope=Namespaced
+// +kubebuilder:resource:path=egressroutes,singular=egressroute,scope=Namespaced,shortName=egrt,categories=sallyport
 // +kubebuilder:printcolumn:name="Destinations",type=string,JSONPath=`.spec.destinations`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.externalNetwork`
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
-// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 

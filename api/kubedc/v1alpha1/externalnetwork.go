@@ -8,12 +8,14 @@ import (
 
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=externalnetworks,singular=externalnetwork,scope=Cluster,shortName=extnet
+// +kubebuilder:resource:path=externalnetworks,singular=externalnetwork,scope=Cluster,shortName=extnet,categories=sallyport
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
 // +kubebuilder:printcolumn:name="Subnets",type=string,JSONPath=`.spec.subnets`
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.used`
 // +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.available`
 // +kubebuilder:printcolumn:name="Return",type=string,JSONPath=`.status.returnPath`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // ExternalNetwork is a network outside the cluster from which projects get addresses. A Kube-OVN Subnet with the label

@@ -58,6 +58,43 @@ type InspectionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	Usage []string `json:"usage,omitempty"`
+
+	// Ports of pods on this node to send a first packet to.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Ports []PortQuestion `json:"ports,omitempty"`
+}
+
+// PortQuestion asks whether a pod answers on a port. The agent sends the first packet of a connection on the node's end
+// of the pod's veth pair: a TCP SYN, an empty UDP datagram, an SCTP INIT or an ICMP echo request. It does not pass OVN.
+type PortQuestion struct {
+	// The logical switch port of the pod, such as web-0.acme-prod. It must be plugged into the node's Open vSwitch.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	LogicalPort string `json:"logicalPort"`
+
+	// The MAC address of the pod.
+	// +kubebuilder:validation:MaxLength=17
+	MAC string `json:"mac"`
+
+	// The address of the pod.
+	// +kubebuilder:validation:MaxLength=45
+	Address string `json:"address"`
+
+	// The source of the packet: the pod's gateway, so that the pod's reply ends at its router.
+	// +kubebuilder:validation:MaxLength=45
+	From string `json:"from"`
+
+	// The protocol.
+	// +kubebuilder:validation:Enum=tcp;udp;sctp;icmp
+	Protocol string `json:"protocol"`
+
+	// The port. 0 for icmp.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
 }
 
 // NeighbourQuestion asks which host has an address.
@@ -145,6 +182,11 @@ type InspectionStatus struct {
 	// +optional
 	// +listType=atomic
 	Usage []UsageAnswer `json:"usage,omitempty"`
+
+	// The answers of pods, in the order of the questions.
+	// +optional
+	// +listType=atomic
+	Ports []PortAnswer `json:"ports,omitempty"`
 
 	// The state of Open vSwitch and ovn-controller.
 	// +optional
@@ -247,6 +289,17 @@ type UsageAnswer struct {
 	// The number of ports in use towards that destination.
 	// +optional
 	Ports int32 `json:"ports,omitempty"`
+}
+
+// PortAnswer is the answer of a pod to a first packet.
+type PortAnswer struct {
+	// The result: Open if the pod answered, Closed if it refused because nothing listens, Rejected if it refused with an
+	// ICMP error that firewalls send, Silent if it did not answer. Empty if it was not asked.
+	// +optional
+	Result string `json:"result,omitempty"`
+	// Why the pod was not asked.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 }
 
 // SwitchAnswer is the state of Open vSwitch and ovn-controller on the node.

@@ -6,11 +6,11 @@ import (
 
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=nodepaths,singular=nodepath,scope=Cluster
+// +kubebuilder:resource:path=nodepaths,singular=nodepath,scope=Cluster,shortName=npath,categories=sallyport
 // +kubebuilder:printcolumn:name="Networks",type=string,JSONPath=`.spec.networks[*].name`
 // +kubebuilder:printcolumn:name="Interfaces",type=string,JSONPath=`.status.networks[*].interface`
-// +kubebuilder:printcolumn:name="Programmed",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // NodePath describes what the agent sets up in the kernel of one node so that replies leave through the external

@@ -4,10 +4,13 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=egressips,singular=egressip,scope=Cluster
+// +kubebuilder:resource:path=egressips,singular=egressip,scope=Cluster,shortName=egip,categories=sallyport
 // +kubebuilder:printcolumn:name="EgressIPs",type=string,JSONPath=`.spec.egressIPs[*]`
 // +kubebuilder:printcolumn:name="Assigned Node",type=string,JSONPath=`.status.items[*].node`
 // +kubebuilder:printcolumn:name="Assigned EgressIPs",type=string,JSONPath=`.status.items[*].egressIP`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,fieldPath=".metadata",rule="oldSelf.hasValue() || size(self.metadata.name) <= 63",message="the name becomes part of names in OVN: choose one of at most 63 characters"
 
 // EgressIP gives selected pods fixed source addresses for traffic to the outside. Each address is held by one node with

@@ -4,11 +4,14 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:path=egressservices,singular=egressservice,scope=Namespaced
+// +kubebuilder:resource:path=egressservices,singular=egressservice,scope=Namespaced,shortName=egsvc,categories=sallyport
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceIPBy`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.externalNetwork`
 // +kubebuilder:printcolumn:name="External IP",type=string,JSONPath=`.status.externalIP`
 // +kubebuilder:printcolumn:name="Assigned Host",type=string,JSONPath=`.status.host`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Programmed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.status=="False")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // EgressService lets the pods behind a Service of type LoadBalancer leave with the address of the Service, or through
 // its network. It has the same name and namespace as the Service. In a namespace of the management VPC, any controller

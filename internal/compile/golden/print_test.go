@@ -136,7 +136,7 @@ func (p *printer) printStatus(key intent.ObjectKey, content string) {
 	conditions, _ := body["conditions"].([]any)
 	for _, c := range conditions {
 		c := c.(map[string]any)
-		if c["status"] != "True" && c["reason"] != intent.NotAccepted {
+		if c["status"] != "True" && !intent.IsConsequence(fmt.Sprint(c["reason"])) {
 			p.printLine(fmt.Sprintf("    %s=%s %s: %s", c["type"], c["status"], c["reason"], c["message"]))
 		}
 	}

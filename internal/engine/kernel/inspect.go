@@ -47,6 +47,26 @@ func (k *Kernel) ListInterfaces() (out []Interface, err error) {
 	return out, nil
 }
 
+// ListPodInterfaces returns the names of the veth interfaces whose other end is in another network namespace, without
+// addresses of their own: what is sent on them enters that namespace, and not the node.
+func (k *Kernel) ListPodInterfaces() (map[string]bool, error) {
+	links, err := k.listLinks()
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := k.listAddresses()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, l := range links {
+		if a := l.Attrs(); l.Type() == "veth" && a.NetNsID >= 0 && len(addresses[a.Index]) == 0 {
+			out[a.Name] = true
+		}
+	}
+	return out, nil
+}
+
 // ReadSysctls returns the sysctls that affect forwarded packets, of the node as a whole and of some interfaces. It
 // omits those that the kernel does not have.
 func (k *Kernel) ReadSysctls(interfaces []string) (map[string]string, error) {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,34 @@ func TestInterfaces(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("they are\n%s\nwanted\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Packets are sent to pods only on veth pairs that lead to another network namespace: not on one whose other end is on
+// the node, like that of the node's own port in a lab, nor on other interfaces.
+func TestPodInterfaces(t *testing.T) {
+	k := openTestKernel(t)
+	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", "echo; exec sleep 60")
+	ready, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pod_h", "addr_h"} {
+		runIP(t, fmt.Sprintf("link add %s type veth peer name in_%s netns %d", name, name, cmd.Process.Pid))
+	}
+	runIP(t, "addr add 192.0.2.77/32 dev addr_h")
+	runIP(t, "link add here type veth peer name too")
+	runIP(t, "link add bridge0 type bridge")
+	got, err := k.ListPodInterfaces()
+	if err != nil || len(got) != 1 || !got["pod_h"] {
+		t.Errorf("they are %v, %v", got, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -45,6 +46,26 @@ func isClusterSubnet(s *Subnet) bool { return s.Spec.Vpc == kubeovn.ManagementVp
 func isClusterSubnetObject(o client.Object) bool {
 	s, ok := o.(*Subnet)
 	return ok && s != nil && isClusterSubnet(s)
+}
+
+// reservableAddresses is how many of the last addresses of a Subnet may be those of return ports and of sources of
+// packets to nodes. It is rather too large.
+const reservableAddresses = 32
+
+// isSameClusterSubnet reports whether nothing that we read in such a Subnet changed. Kube-OVN writes its status for each
+// pod that comes or goes; of the addresses in use, only those matter that we may reserve.
+func isSameClusterSubnet(was, is client.Object) bool {
+	matters := func(o client.Object) any {
+		s, ok := o.(*Subnet)
+		if !ok || s == nil {
+			return nil
+		}
+		return []any{
+			s.Labels, s.Spec, s.DeletionTimestamp != nil, s.Status.IsReady(), s.Status.V4UsingIPs > 0,
+			readPodSubnet(s).UsedAtEnd(reservableAddresses),
+		}
+	}
+	return matters(was) != nil && reflect.DeepEqual(matters(was), matters(is))
 }
 
 func indexByVPC(o client.Object) []string {

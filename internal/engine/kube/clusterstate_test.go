@@ -198,6 +198,7 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 	question := kubedcv1alpha1.InspectionSpec{
 		Node:   "node1",
 		Routes: []kubedcv1alpha1.RouteQuestion{{From: "10.0.0.5", To: "198.51.100.7", Mark: 5}},
+		Ports:  []kubedcv1alpha1.PortQuestion{{LogicalPort: "web.shop", Address: "10.0.0.5", Protocol: "tcp", Port: 80}},
 	}
 	asked := &kubedcv1alpha1.Inspection{ObjectMeta: newMeta("", "one"), Spec: question}
 	i := &inspectionRun{
@@ -220,6 +221,7 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 		Usage: []kubedcv1alpha1.UsageAnswer{{
 			Address: "203.0.113.9", Connections: 3, Protocol: "tcp", To: "198.51.100.7:443", Ports: 2,
 		}},
+		Ports: []kubedcv1alpha1.PortAnswer{{Result: "Closed"}, {Result: "Open"}}, // one more than asked
 	}
 	answers.Modify(answer)
 	answers.Error(&metav1.Status{Message: "too old"})
@@ -233,6 +235,12 @@ func TestAnswersOfNodesAreHeard(t *testing.T) {
 	if got.Problem != "" || !got.Clock.Equal(time.Unix(2, 0)) || got.Answered.IsZero() ||
 		!slices.Equal(got.Routes, []clusterstate.RouteLookup{route}) {
 		t.Errorf("node1 says %+v", got)
+	}
+	closed := clusterstate.PortAnswer{
+		LogicalPort: "web.shop", Address: netip.MustParseAddrPort("10.0.0.5:80"), Protocol: "tcp", Result: clusterstate.PortClosed,
+	}
+	if !slices.Equal(got.Ports, []clusterstate.PortAnswer{closed}) {
+		t.Errorf("ports %+v", got.Ports)
 	}
 	if u := got.Usage; len(u) != 1 || u[0].To != netip.MustParseAddrPort("198.51.100.7:443") ||
 		u[0].Of != natPortCount {

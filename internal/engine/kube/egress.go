@@ -100,12 +100,12 @@ func (c *Cluster) gatherEgressIPs(ctx context.Context, in *Inputs) error {
 	return c.listInto(ctx, in, &corev1.PodList{}, []client.ListOption{client.InNamespace(in.Shard.Name)})
 }
 
-// readSelections returns which pods use which egress addresses and, if there are any, the addresses of all pods.
-func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr) {
-	ports := in.indexPodPorts()
-	addressesOf := podExternalAddresses
-	if in.Shard.Name == kubeovn.ManagementVpc {
-		addressesOf = ports.addressesOf
+// readSelections returns which pods use which egress addresses and, if there are any, the addresses of all pods. In the
+// management VPC both follow from managed, which it returns too.
+func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Addr, managed *snapshot.EgressPods) {
+	pods, isManagement := in.pods, in.Shard.Name == kubeovn.ManagementVpc
+	if isManagement {
+		pods = nil
 	}
 	for _, e := range in.egressIPs {
 		choice, err := readEgressSelectors(e)
@@ -118,24 +118,27 @@ func (in *Inputs) readSelections() (out []snapshot.Selection, inside []netip.Add
 			FailOpen: e.Spec.FailurePolicy == ovnv1.FailOpen,
 			Subnets:  in.selectedSubnets(e),
 		}
-		for _, pod := range in.pods {
-			if in.selectsNamespace(e, pod.Namespace) && choice.pods.Matches(labels.Set(pod.Labels)) {
-				s.Pods = append(s.Pods, addressesOf(pod)...)
+		for _, pod := range pods {
+			if choice.pods.Matches(labels.Set(pod.Labels)) {
+				s.Pods = append(s.Pods, podExternalAddresses(pod)...)
 			}
 		}
 		s.Addresses = ParseAddresses(e.Spec.EgressIPs)
 		slices.SortFunc(s.Pods, netip.Addr.Compare)
 		out = append(out, s)
 	}
-	if len(out) == 0 {
-		return nil, nil
+	switch {
+	case len(out) == 0:
+		return nil, nil, nil
+	case isManagement:
+		managed = in.readEgressPods()
+		return out, addSelectedPods(out, managed), managed
 	}
-	for _, pod := range in.pods {
-		inside = append(inside, addressesOf(pod)...)
+	for _, pod := range pods {
+		inside = append(inside, podExternalAddresses(pod)...)
 	}
-	inside = append(inside, in.unselectedPortAddresses()...)
 	slices.SortFunc(inside, netip.Addr.Compare)
-	return out, slices.Compact(inside)
+	return out, slices.Compact(inside), nil
 }
 
 // ParseAddresses parses texts and skips invalid ones.
@@ -392,11 +395,8 @@ func (c *Cluster) readEgressIP(e *ovnv1.EgressIP, selected selectedPods, nodes [
 // readEgressNode reads a node that may hold egress addresses.
 func readEgressNode(n *corev1.Node) snapshot.Node {
 	out := snapshot.Node{Name: n.Name, Chassis: n.Annotations[kubeovn.ChassisAnnotation]}
-	for _, c := range n.Status.Conditions {
-		out.Ready = out.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}
 	_, drains := n.Labels[ovnv1.DrainLabel]
-	out.Ready = out.Ready && out.Chassis != "" && n.DeletionTimestamp == nil
+	out.Ready = IsNodeReady(n) && out.Chassis != "" && n.DeletionTimestamp == nil
 	out.Draining = n.Spec.Unschedulable && drains
 	for _, a := range n.Status.Addresses {
 		if address := parseAddr(a.Address); address.IsValid() {
@@ -404,6 +404,13 @@ func readEgressNode(n *corev1.Node) snapshot.Node {
 		}
 	}
 	return out
+}
+
+// IsNodeReady reports whether the kubelet of a node reports that it is ready.
+func IsNodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // EgressIPObjects returns the EgressIPs, which get a status.
@@ -501,7 +508,8 @@ func (w *eventMapper) handleSelectedPod(ctx context.Context, was, is client.Obje
 		case belongsToShard(ns, ns.GetName()):
 			w.enqueueNamespace(ctx, object.GetNamespace())
 		case w.cluster.isManagementNamespace(ctx, ns.(*corev1.Namespace)):
-			w.enqueueNamed(kubeovn.ManagementVpc)
+			w.enqueueOnly(shard.Named(kubeovn.ManagementVpc),
+				intent.ObjectKey{Kind: Pod, Namespace: object.GetNamespace(), Name: object.GetName()})
 		default:
 			w.enqueueSelectingEgressIPs(ctx, ns) // they report that the pod is not served
 		}

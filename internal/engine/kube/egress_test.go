@@ -130,7 +130,7 @@ func TestEgressOnOtherSubnets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		selections, classified := in.readSelections()
+		selections, classified, _ := in.readSelections()
 		if len(selections) != 1 || !slices.Equal(selections[0].Subnets, want.subnets) ||
 			fmt.Sprint(selections[0].Pods) != want.pods || fmt.Sprint(classified) != want.pods {
 			t.Errorf("VLAN %q: selected are %v, classified %v", vlan, selections, classified)
@@ -320,7 +320,7 @@ func TestManagementSelections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	selections, classified := in.readSelections()
+	selections, classified, _ := in.readSelections()
 	if len(selections) != 1 || fmt.Sprint(selections[0].Pods) != "[10.16.0.8 10.16.0.9 10.16.0.40]" {
 		t.Errorf("selected are %v", selections)
 	}

@@ -43,13 +43,26 @@ const (
 	VMI intent.Kind = "VirtualMachineInstance"
 )
 
+// cacheIndex is an index of the cache: the values by which objects of a kind are found.
+type cacheIndex struct {
+	object client.Object
+	name   string
+	values client.IndexerFunc
+}
+
 // addIndexes adds the indexes that keep the cost of a shard independent of the number of shards.
 func addIndexes(ctx context.Context, c client.FieldIndexer) error {
-	for _, index := range []struct {
-		object client.Object
-		name   string
-		values client.IndexerFunc
-	}{
+	for _, index := range cacheIndexes() {
+		if err := c.IndexField(ctx, index.object, index.name, index.values); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
+		}
+	}
+	return nil
+}
+
+// cacheIndexes returns the indexes, besides ShardIndex.
+func cacheIndexes() []cacheIndex {
+	return []cacheIndex{
 		{&kubedcv1.Project{}, projectIndex, func(o client.Object) []string {
 			return []string{snapshot.ProjectShard(o.GetNamespace(), o.GetName())}
 		}},
@@ -94,12 +107,7 @@ func addIndexes(ctx context.Context, c client.FieldIndexer) error {
 			}
 			return []string{"true"}
 		}},
-	} {
-		if err := c.IndexField(ctx, index.object, index.name, index.values); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.object, index.name, err)
-		}
 	}
-	return nil
 }
 
 // GatherVPC reads the inputs of a VPC's shard. misplaced are the pod ports that OVN reports in the wrong switch. With a

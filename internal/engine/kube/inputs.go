@@ -242,7 +242,7 @@ func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time
 		w.Projects = append(w.Projects, readProject(p))
 	}
 	w.Organizations = in.readOrganizations()
-	w.Selections, w.PodAddresses = in.readSelections()
+	w.Selections, w.PodAddresses, w.EgressPods = in.readSelections()
 	w.EgressServices, w.EgressRoutes = in.readEgressServices(), in.readEgressRoutes()
 	for _, e := range in.eips {
 		w.EIps = append(w.EIps, readEIp(e))

@@ -181,6 +181,7 @@ func readInspection(o *kubedcv1alpha1.Inspection) clusterstate.NodeInspection {
 			Output: r.Interface, NextHop: parseAddr(r.NextHop), Source: parseAddr(r.Source), Problem: r.Problem,
 		})
 	}
+	out.Ports = readPortAnswers(o)
 	for _, c := range s.Connections {
 		out.Connection = append(out.Connection, clusterstate.Connection{
 			Protocol: c.Protocol, Source: parseAddrPort(c.Source), Destination: parseAddrPort(c.Destination),
@@ -192,6 +193,21 @@ func readInspection(o *kubedcv1alpha1.Inspection) clusterstate.NodeInspection {
 		out.Usage = append(out.Usage, clusterstate.AddressUsage{
 			Address: parseAddr(u.Address), Connections: int(u.Connections), Protocol: u.Protocol,
 			To: parseAddrPort(u.To), Ports: int(u.Ports), Of: natPortCount,
+		})
+	}
+	return out
+}
+
+// readPortAnswers parses the answers of pods, which are in the order of the questions.
+func readPortAnswers(o *kubedcv1alpha1.Inspection) (out []clusterstate.PortAnswer) {
+	for i, a := range o.Status.Ports {
+		if i >= len(o.Spec.Ports) {
+			break
+		}
+		q := o.Spec.Ports[i]
+		out = append(out, clusterstate.PortAnswer{
+			LogicalPort: q.LogicalPort, Protocol: q.Protocol, Result: a.Result, Problem: a.Problem,
+			Address: netip.AddrPortFrom(parseAddr(q.Address), uint16(q.Port)), //nolint:gosec // the API server allows at most 65535
 		})
 	}
 	return out

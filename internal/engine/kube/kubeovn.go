@@ -41,7 +41,7 @@ type (
 	// Vlan is a VLAN of a provider network.
 	Vlan = Object[kubeovn.VlanSpec, Nothing]
 	// ProviderNetwork maps a physical network to interfaces of nodes.
-	ProviderNetwork = Object[kubeovn.ProviderNetworkSpec, Nothing]
+	ProviderNetwork = Object[kubeovn.ProviderNetworkSpec, kubeovn.ProviderNetworkStatus]
 	// NetworkAttachmentDefinition is a network that pods can request.
 	NetworkAttachmentDefinition = Object[kubeovn.AttachmentSpec, Nothing]
 	// Backend is a destination for Envoy Gateway.
@@ -62,7 +62,7 @@ type (
 	// VlanList is a list of Vlans.
 	VlanList = ObjectList[kubeovn.VlanSpec, Nothing]
 	// ProviderNetworkList is a list of ProviderNetworks.
-	ProviderNetworkList = ObjectList[kubeovn.ProviderNetworkSpec, Nothing]
+	ProviderNetworkList = ObjectList[kubeovn.ProviderNetworkSpec, kubeovn.ProviderNetworkStatus]
 	// NetworkAttachmentDefinitionList is a list of NetworkAttachmentDefinitions.
 	NetworkAttachmentDefinitionList = ObjectList[kubeovn.AttachmentSpec, Nothing]
 	// BackendList is a list of Backends.

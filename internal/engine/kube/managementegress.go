@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,9 +17,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// An EgressIP selects a pod of the management VPC if the pod has a port on one of its switches, whatever its namespace.
-// The addresses are those that Kube-OVN wrote to the port: it does so before the pod starts, and users can't write them.
-// A user who may write a pod could claim the address of a pod in another namespace with its annotation.
+// Which EgressIPs and namespaces concern the management VPC; egresspods.go reads the pods.
 
 // lookUpSelectedNamespaces adds the selected namespaces of the management VPC if a network restricts who may use it.
 func (c *Cluster) lookUpSelectedNamespaces(ctx context.Context, in *Inputs, scopes map[string]egressScope) error {
@@ -121,61 +118,4 @@ func (in *Inputs) selectedSubnets(e *ovnv1.EgressIP) (out []string) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// selectsNamespace reports whether an EgressIP selects a namespace of the shard. A project has one namespace, which all
-// EgressIPs of the shard select.
-func (in *Inputs) selectsNamespace(e *ovnv1.EgressIP, namespace string) bool {
-	return in.selecting == nil || in.selecting[namespace][e]
-}
-
-// podPortIndex is the addresses of the ports on the management VPC's switches.
-type podPortIndex struct {
-	byPod       map[string][]netip.Addr // by namespace/name
-	byNamespace map[string]map[netip.Addr]bool
-}
-
-// indexPodPorts indexes the ports on the management VPC's switches.
-func (in *Inputs) indexPodPorts() podPortIndex {
-	out := podPortIndex{byPod: map[string][]netip.Addr{}, byNamespace: map[string]map[netip.Addr]bool{}}
-	for _, p := range in.misplacedPorts {
-		if !in.isPodSwitch(p.Subnet) {
-			continue
-		}
-		if out.byNamespace[p.Namespace] == nil {
-			out.byNamespace[p.Namespace] = map[netip.Addr]bool{}
-		}
-		key := snapshot.PodKey(p.Namespace, p.Pod)
-		for _, a := range externalAddresses(p.Addresses) {
-			out.byPod[key] = append(out.byPod[key], a)
-			out.byNamespace[p.Namespace][a] = true
-		}
-	}
-	return out
-}
-
-// addressesOf returns the addresses of a pod: those of its port. The port of a virtual machine has the machine's name,
-// so the pod's own claims count as well if a port of its namespace has the address.
-func (x podPortIndex) addressesOf(pod *corev1.Pod) []netip.Addr {
-	if isPodFinished(pod) {
-		return nil
-	}
-	out := slices.Clone(x.byPod[snapshot.PodKey(pod.Namespace, pod.Name)])
-	for _, a := range podExternalAddresses(pod) {
-		if x.byNamespace[pod.Namespace][a] && !slices.Contains(out, a) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// unselectedPortAddresses returns the addresses on the management VPC's switches of namespaces that no EgressIP selects.
-// Those of selected namespaces are classified when their pods are known.
-func (in *Inputs) unselectedPortAddresses() (out []netip.Addr) {
-	for _, p := range in.misplacedPorts {
-		if by, isKnown := in.selecting[p.Namespace]; isKnown && len(by) == 0 && in.isPodSwitch(p.Subnet) {
-			out = append(out, externalAddresses(p.Addresses)...)
-		}
-	}
-	return out
 }

@@ -85,3 +85,6 @@ func (c *Cluster) gatherUplinkNodes(ctx context.Context, networks []kubedcv1alph
 	into.NodePaths = in.readNodePaths()
 	return in.nodes, nil
 }
+
+// sharedNetworkShards returns the names of the shards that read all networks, besides those of VPCs.
+func sharedNetworkShards() []string { return []string{shard.NodePaths.Name, shard.Networks.Name} }

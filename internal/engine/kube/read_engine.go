@@ -98,6 +98,14 @@ func readExternalSubnet(s *Subnet) snapshot.ExternalSubnet {
 	return x
 }
 
+// ReadTakenAddresses returns the prefix of an external Subnet, and which of its addresses are reserved or, as Kube-OVN has
+// reported, used.
+func ReadTakenAddresses(s *Subnet) (netip.Prefix, []snapshot.AddressRange) {
+	x := readExternalSubnet(s)
+	taken := append(x.ReservedRanges, parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")...)
+	return x.Prefix, append(taken, snapshot.AddressRange{First: x.Gateway, Last: x.Gateway})
+}
+
 // parseAddressRanges parses addresses and ranges as Kube-OVN writes them: 10.0.0.9, and 10.0.0.2-10.0.0.5 in a status
 // or 10.0.0.2..10.0.0.5 in a spec.
 func parseAddressRanges(parts []string, between string) (out []snapshot.AddressRange) {

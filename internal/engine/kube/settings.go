@@ -160,3 +160,17 @@ func databaseServers(c corev1.Container, port int) (out []string) {
 	}
 	return out
 }
+
+// ReadControllerImage returns the image of the controller that is installed in a namespace.
+func ReadControllerImage(ctx context.Context, api client.Reader, namespace string) (string, error) {
+	var d appsv1.Deployment
+	if err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controllerName}, &d); err != nil {
+		return "", err
+	}
+	for _, c := range d.Spec.Template.Spec.Containers {
+		if c.Name == "controller" {
+			return c.Image, nil
+		}
+	}
+	return "", fmt.Errorf("there is no container %q in Deployment %s/%s", "controller", namespace, controllerName)
+}

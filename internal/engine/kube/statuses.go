@@ -106,6 +106,7 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 		return "", err
 	}
 	var news []metav1.Condition
+	var moves []string
 	if c.After != nil {
 		status := map[string]any{}
 		if err := utiljson.Unmarshal([]byte(c.After.Content), &status); err != nil {
@@ -113,6 +114,7 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 		}
 		news = setTransitionTimes(status, before, metav1.NewTime(t.clock()))
 		u.Object["status"] = status
+		moves = describeMoves(o, status)
 	}
 	err = t.cluster.api.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.ForceOwnership,
 		client.FieldOwner(ownership.StatusManager))
@@ -120,6 +122,11 @@ func (t *Statuses) applyStatus(ctx context.Context, c state.Change[intent.Object
 		return "", fmt.Errorf("apply: %w", err)
 	}
 	t.recordEvents(ctx, o, news)
+	for _, move := range moves {
+		if t.record != nil {
+			t.record(o, false, intent.Moved, move)
+		}
+	}
 	return u.GetResourceVersion(), nil
 }
 

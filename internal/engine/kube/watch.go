@@ -26,8 +26,9 @@ import (
 type Event struct {
 	Shard shard.Shard
 	Kind  string // of the object
-	// Object is the only thing that the shard reads anew: for a VPC the Service whose endpoints changed, for the egress
-	// addresses an EgressIP, with what it selects. Zero: anything may have changed.
+	// Object is the only thing that the shard reads anew: for a VPC the Service whose endpoints changed, for the management
+	// VPC also a pod with its ports, for the egress addresses an EgressIP, with what it selects. Zero: anything may have
+	// changed.
 	Object intent.ObjectKey
 }
 
@@ -358,7 +359,8 @@ func (w *eventMapper) handleSubnet(ctx context.Context, was, is client.Object) {
 	if matters(was) != nil || matters(is) != nil {
 		w.enqueue(shard.Networks)
 	}
-	if (isClusterSubnetObject(was) || isClusterSubnetObject(is)) && w.cluster.isManagementInUse(ctx) {
+	if (isClusterSubnetObject(was) || isClusterSubnetObject(is)) && !isSameClusterSubnet(was, is) &&
+		w.cluster.isManagementInUse(ctx) {
 		w.enqueueNamed(kubeovn.ManagementVpc) // a pod may have been given the address of a return port
 	}
 	if isPodSubnetObject(was) != isPodSubnetObject(is) { // its namespaces may have been known before

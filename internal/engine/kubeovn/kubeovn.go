@@ -40,6 +40,9 @@ const (
 	ChassisAnnotation = "ovn.kubernetes.io/chassis"
 )
 
+// GatewayConfigMap is the ConfigMap, in Kube-OVN's namespace, that lists the nodes that hold gateways.
+const GatewayConfigMap = "ovn-external-gw-config"
+
 // EgressGatewayPolicyKey is the key in the external_ids of a router policy with which Kube-OVN marks those of its own
 // egress gateways. It leaves such policies alone when it compares a router with its Vpc's list.
 const EgressGatewayPolicyKey = "vpc-egress-gateway"
@@ -230,6 +233,14 @@ type VlanSpec struct {
 type ProviderNetworkSpec struct {
 	DefaultInterface string            `json:"defaultInterface,omitempty"`
 	CustomInterfaces []CustomInterface `json:"customInterfaces,omitempty"`
+	ExcludeNodes     []string          `json:"excludeNodes,omitempty"`
+}
+
+// ProviderNetworkStatus is on which nodes Kube-OVN has connected a provider network.
+type ProviderNetworkStatus struct {
+	Ready         bool     `json:"ready,omitempty"`
+	ReadyNodes    []string `json:"readyNodes,omitempty"`
+	NotReadyNodes []string `json:"notReadyNodes,omitempty"`
 }
 
 // CustomInterface is an interface of some nodes.

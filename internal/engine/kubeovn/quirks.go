@@ -179,6 +179,13 @@ var Quirks = []Quirk{
 		Code: "internal/controller/guards.go guardVpcRemoval", Test: "TestCore2DeletionLeavesNothing",
 	},
 	{
+		ID:        "ForgetsRouters",
+		Behaviour: "If the router of a Vpc that is gone could not be removed at once, it stays until unused rows are collected, every 6 minutes.",
+		Handling:  "A router whose Vpc has been gone for 20 s is removed.",
+		Upstream:  "pkg/controller/vpc.go handleDelVpc", Seen: seen1162,
+		Code: "internal/controller/orphans.go isRouterForgotten", Test: "TestCore5FaultsUnderTheStormEndInTheSame",
+	},
+	{
 		ID:        "DropsGatewayLabel",
 		Behaviour: "Without the ConfigMap ovn-external-gw-config, every start takes the gateway label off all nodes.",
 		Handling:  "Gateways of the default VPC keep their chassis while no node has the label.",

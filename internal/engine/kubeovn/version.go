@@ -13,6 +13,9 @@ type Version struct{ Major, Minor, Patch int }
 // TestedVersion is the release that the end-to-end tests run. Others may behave differently.
 var TestedVersion = Version{1, 16, 2}
 
+// OldestVersion is the oldest release that Sallyport works with.
+var OldestVersion = Version{1, 16, 0}
+
 // ParseImageVersion reads the version from the image of Kube-OVN's controller, such as
 // docker.io/kubeovn/kube-ovn:v1.16.2. An image with another kind of tag, or with a digest only, has no known version.
 func ParseImageVersion(image string) (Version, bool) {

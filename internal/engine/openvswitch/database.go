@@ -73,6 +73,24 @@ func (n Node) readConfiguration(ctx context.Context) (out Configuration, err err
 	return out, nil
 }
 
+// PodInterfaces returns the interface of each logical port that is plugged into this switch. Ports that are not pods',
+// such as the node's own, are internal to the switch and left out: a packet sent there would come from the node.
+func (n Node) PodInterfaces(ctx context.Context) (map[string]string, error) {
+	tables, err := n.selectTables(ctx, [][]string{{"Interface", "name", "type", "external_ids"}})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, i := range tables[0] {
+		port, kind := i.mapValue("external_ids")["iface-id"], i.stringValue("type")
+		if port == "" || kind != "" && kind != "system" {
+			continue
+		}
+		out[port] = i.stringValue("name")
+	}
+	return out, nil
+}
+
 // collectInterfaces finds the interfaces of a bridge that belong to the node: neither the bridge itself nor patch
 // ports.
 func (b *Bridge) collectInterfaces(bridge row, ports, interfaces map[string]row) {

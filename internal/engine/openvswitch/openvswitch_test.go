@@ -109,6 +109,20 @@ func TestState(t *testing.T) {
 	}
 }
 
+// Packets are sent to the interfaces of pods only: neither to the node's own port nor to an uplink.
+func TestPodInterfaces(t *testing.T) {
+	dir := t.TempDir()
+	serveProgram(t, filepath.Join(dir, "db.sock"), map[string]string{"transact": `[{"rows":[
+{"name":"pod_h","type":"","external_ids":["map",[["iface-id","web.shop"]]]},
+{"name":"pod_i","type":"system","external_ids":["map",[["iface-id","db.shop"]]]},
+{"name":"ovn0","type":"internal","external_ids":["map",[["iface-id","node-node1"]]]},
+{"name":"eth1","type":"","external_ids":["map",[]]}]}]`})
+	got, err := Node{SwitchDir: dir}.PodInterfaces(contextWithTimeout(t))
+	if want := map[string]string{"web.shop": "pod_h", "db.shop": "pod_i"}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("they are %v, %v, wanted %v", got, err, want)
+	}
+}
+
 // If one program is not running, its error is returned and the other is still queried.
 func TestStateOfHalfANode(t *testing.T) {
 	dir := t.TempDir()

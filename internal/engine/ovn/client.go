@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 )
 
 // ErrNotConnected is returned while the leader of the database can't be reached. The log has the reason.
@@ -34,6 +36,7 @@ type Client struct {
 
 	watchersMu sync.RWMutex
 	watchers   []func(router string)
+	podWatcher func(namespace, name string)
 
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -76,6 +79,14 @@ func (c *Client) WatchRouters(changed func(router string)) {
 	c.watchersMu.Lock()
 	defer c.watchersMu.Unlock()
 	c.watchers = append(c.watchers, changed)
+}
+
+// WatchPodPorts calls changed with a pod when its port on a switch of the management VPC changes; the port of a virtual
+// machine is that of a pod with the machine's name. Without it, the management VPC changes. The callback must not block.
+func (c *Client) WatchPodPorts(changed func(namespace, name string)) {
+	c.watchersMu.Lock()
+	defer c.watchersMu.Unlock()
+	c.podWatcher = changed
 }
 
 // RouterPortNames returns the names of all ports of a router, including those of others. It returns nil if there is no
@@ -139,6 +150,19 @@ func (c *Client) notifyWatchers(s *session, router string) {
 	}
 }
 
+// notifyPodWatcher passes a change of a pod's port on, as notifyWatchers does.
+func (c *Client) notifyPodWatcher(s *session, namespace, name string) {
+	c.watchersMu.RLock()
+	changed := c.podWatcher
+	c.watchersMu.RUnlock()
+	switch {
+	case changed == nil:
+		c.notifyWatchers(s, kubeovn.ManagementVpc)
+	case c.current.Load() == s:
+		changed(namespace, name)
+	}
+}
+
 // connectWithBackoff tries the endpoints in order, with growing pauses, until one of them leads the database or the
 // context is done.
 func (c *Client) connectWithBackoff(ctx context.Context) (*session, error) {
@@ -167,7 +191,7 @@ func (c *Client) connectOnce(ctx context.Context) (*session, error) {
 	}
 	var failed []error
 	for _, endpoint := range c.config.Endpoints {
-		s, err := openSession(ctx, endpoint, secrets, c.notifyWatchers)
+		s, err := openSession(ctx, endpoint, secrets, c)
 		if err == nil {
 			return s, nil
 		}

@@ -21,6 +21,8 @@ type Config struct {
 	CertFile, KeyFile, CAFile string
 	// Certificates replaces the files.
 	Certificates mtls.PEM
+	// Unavailable is why there are no endpoints. Connecting fails with it.
+	Unavailable error
 	// RecomputeInterval is the minimum time between two transactions after which ovn-northd computes everything again.
 	// Transactions of different shards are collected for that. 0: they are sent at once.
 	RecomputeInterval time.Duration
@@ -36,6 +38,9 @@ func (c Config) NeedsTLS() bool {
 
 // loadTLSConfig reads the certificates. It returns nil if no endpoint needs them.
 func (c Config) loadTLSConfig() (*tls.Config, error) {
+	if c.Unavailable != nil {
+		return nil, c.Unavailable
+	}
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("no endpoint of the OVN database is configured; " +
 			"set --nb-address and --sb-address, or OVN_NB_DB and OVN_SB_DB")

@@ -173,7 +173,7 @@ func TestChangesAreToldByRouter(t *testing.T) {
 	port := &nb.LogicalRouterPort{UUID: "p1", Name: "acme-onl"}
 	s := newTestSession(t, port)
 	told := map[string]int{}
-	x := newRowIndex(s, func(router string) { told[router]++ })
+	x := newRowIndex(s, func(router string) { told[router]++ }, func(string, string) {})
 	acme := &nb.LogicalRouter{
 		UUID: "r1", Name: "acme", Ports: []string{"p1"}, NAT: []string{"n1"}, Policies: []string{"l1"},
 	}

@@ -18,11 +18,12 @@ import (
 type rowIndex struct {
 	session     *session
 	notify      func(router string)
-	routerByRow map[string]string // UUID of a row → name of the router
+	notifyPod   func(namespace, name string) // a port of a pod on a switch of the management VPC
+	routerByRow map[string]string            // UUID of a row → name of the router
 }
 
-func newRowIndex(s *session, tell func(string)) *rowIndex {
-	return &rowIndex{session: s, notify: tell, routerByRow: map[string]string{}}
+func newRowIndex(s *session, tell func(string), tellPod func(namespace, name string)) *rowIndex {
+	return &rowIndex{session: s, notify: tell, notifyPod: tellPod, routerByRow: map[string]string{}}
 }
 
 // OnAdd handles a new row.

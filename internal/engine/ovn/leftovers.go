@@ -11,17 +11,20 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // LeakedRowTarget returns the target for rows of a VPC that Kube-OVN leaks and nobody else deletes:
 //
+//   - the router, if Kube-OVN has forgotten it: it removes the router after the Vpc;
 //   - load balancers and address sets, which Kube-OVN creates with the router and does not delete with it. As long as
 //     the router exists, they belong to Kube-OVN and are ignored here;
 //   - switch ports of external switches whose router port is gone because its OvnEip was deleted. As long as such a
 //     port exists, Kube-OVN can't connect the switch again.
-func (c *Client) LeakedRowTarget(shard string, externals []string) state.Target[intent.RowKey, intent.Row] {
-	return &leakedRowTarget{client: c, shard: shard, externalSubnets: externals}
+func (c *Client) LeakedRowTarget(shard string, externals []string, forgotten bool,
+) state.Target[intent.RowKey, intent.Row] {
+	return &leakedRowTarget{client: c, shard: shard, externalSubnets: externals, isForgotten: forgotten}
 }
 
 // LeftoverRows returns the names of the load balancers and address sets of a VPC, whether the router exists or not.
@@ -41,6 +44,7 @@ type leakedRowTarget struct {
 	client          *Client
 	shard           string
 	externalSubnets []string
+	isForgotten     bool // the router
 }
 
 // Scope describes which rows are ours.
@@ -62,10 +66,16 @@ func (t *leakedRowTarget) Observe(context.Context) (intent.Rows, error) {
 }
 
 func (t *leakedRowTarget) leakedRecords(s *session) []record {
-	if s.routerByName(t.shard) == nil {
-		return append(s.leftoverRecords(t.shard), s.danglingSwitchPorts(t.shard, t.externalSubnets)...)
+	ports := s.danglingSwitchPorts(t.shard, t.externalSubnets)
+	router := s.routerByName(t.shard)
+	switch {
+	case router == nil:
+		return append(s.leftoverRecords(t.shard), ports...)
+	case t.isForgotten:
+		return append(ports, newLeakedRecord(t.shard, nb.LogicalRouterTable, router.Name, router))
+	default:
+		return ports
 	}
-	return s.danglingSwitchPorts(t.shard, t.externalSubnets)
 }
 
 // Apply deletes rows in one transaction. When it returns, the cache no longer contains them, as with RowTarget. It may
@@ -118,8 +128,16 @@ func (t *leakedRowTarget) removeRows(changes []rowChange) (*pendingWrite, error)
 }
 
 // deleteOps returns the operations that delete a row. A switch port is removed from the set of its switch, on condition
-// that its router port still does not exist: if a transaction creates both ports, the cache receives them one by one.
+// that its router port still does not exist: if a transaction creates both ports, the cache receives them one by one. A
+// router is deleted only if it is Kube-OVN's.
 func (s *session) deleteOps(r record) ([]ovsdb.Operation, error) {
+	if router, is := r.row.(*nb.LogicalRouter); is {
+		vendor := ovsdb.OvsMap{GoMap: map[any]any{ownership.RowVendorKey: kubeOVNVendor}}
+		return []ovsdb.Operation{{Op: ovsdb.OperationDelete, Table: nb.LogicalRouterTable, Where: []ovsdb.Condition{
+			ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: router.UUID}),
+			ovsdb.NewCondition(externalIDsColumn, ovsdb.ConditionIncludes, vendor),
+		}}}, nil
+	}
 	port, isPort := r.row.(*nb.LogicalSwitchPort)
 	if !isPort {
 		return s.nbClient.Where(r.row).Delete()

@@ -34,6 +34,10 @@ func TestRemainsOfARouter(t *testing.T) {
 	if got := recordNames(acme.leakedRecords(s)); len(got) != 0 {
 		t.Errorf("%q is left of a router that is there", got)
 	}
+	forgotten := &leakedRowTarget{shard: "acme-prod", isForgotten: true}
+	if got := recordNames(forgotten.leakedRecords(s)); !slices.Equal(got, []string{"acme-prod"}) {
+		t.Errorf("%q is left of a router that Kube-OVN has forgotten", got)
+	}
 	if got := recordNames(s.leftoverRecords("acme-prod")); !slices.Equal(got, made) { // control: they are found
 		t.Errorf("Kube-OVN made %q, wanted %q", got, made)
 	}

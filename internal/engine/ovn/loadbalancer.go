@@ -30,6 +30,7 @@ const (
 // Columns whose entries are written one by one.
 const (
 	vipsColumn        = "vips"
+	addressesColumn   = "addresses"
 	externalIDsColumn = "external_ids"
 )
 

@@ -21,11 +21,11 @@ const (
 	switchIDKey = "ls"
 )
 
-// misplacedPorts indexes the ports of pods that are not on the switch of their namespace's project, by switch and by
-// namespace. In the database, finding them would take a scan of all ports.
+// misplacedPorts indexes the ports of pods that are not on the switch of their namespace's project, by switch, by
+// namespace and by pod. In the database, finding them would take a scan of all ports.
 type misplacedPorts struct {
 	mu         sync.Mutex
-	uuidsByKey map[string]map[string]bool // "switch NAME" or "namespace NAME" → UUIDs
+	uuidsByKey map[string]map[string]bool // "switch NAME", "namespace NAME" or "pod NAMESPACE/NAME" → UUIDs
 }
 
 // indexExisting adds all ports in the cache. The events of these rows may arrive later; a reader must not miss a port
@@ -46,7 +46,9 @@ func (m *misplacedPorts) setMisplaced(uuid string, port snapshot.PodPort, is boo
 	if m.uuidsByKey == nil {
 		m.uuidsByKey = map[string]map[string]bool{}
 	}
-	for _, key := range []string{switchIndexKey(port.Subnet), namespaceIndexKey(port.Namespace)} {
+	for _, key := range []string{
+		switchIndexKey(port.Subnet), namespaceIndexKey(port.Namespace), podIndexKey(port.Namespace, port.Pod),
+	} {
 		switch {
 		case is && m.uuidsByKey[key] == nil:
 			m.uuidsByKey[key] = map[string]bool{uuid: true}
@@ -75,6 +77,9 @@ func (m *misplacedPorts) findUUIDs(keys ...string) (out []string) {
 
 func switchIndexKey(name string) string    { return "switch " + name }
 func namespaceIndexKey(name string) string { return "namespace " + name }
+func podIndexKey(namespace, name string) string {
+	return "pod " + snapshot.PodKey(namespace, name)
+}
 
 // decodeMisplacedPort decodes the port of a pod that is not on the switch of its namespace's project. It does not know
 // whether the namespace has a project, or whether an operator has allowed this. A Subnet of the management VPC can have
@@ -117,6 +122,23 @@ func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 			}
 		}
 	}
+	return s.readMisplacedPorts(keys...)
+}
+
+// ManagementPodPorts returns the ports of a pod on the switches of the management VPC: a part of what MisplacedPodPorts
+// returns for it, whose cost does not depend on the rest.
+func (c *Client) ManagementPodPorts(namespace, pod string) []snapshot.PodPort {
+	s := c.current.Load()
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.readMisplacedPorts(podIndexKey(namespace, pod)), func(p snapshot.PodPort) bool {
+		return !s.isManagementSwitch(p.Subnet)
+	})
+}
+
+// readMisplacedPorts returns the ports under some keys, sorted by name.
+func (s *session) readMisplacedPorts(keys ...string) (out []snapshot.PodPort) {
 	for _, uuid := range s.misplaced.findUUIDs(keys...) {
 		p, there := rowByUUID[nb.LogicalSwitchPort](s, nb.LogicalSwitchPortTable, uuid)
 		if !there {
@@ -131,7 +153,7 @@ func (c *Client) MisplacedPodPorts(shard string) (out []snapshot.PodPort) {
 }
 
 // trackMisplacedPort records an added, changed or deleted port. It notifies the project of the switch and the project
-// of the pod.
+// of the pod. On a switch of the management VPC, it says which pod.
 func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 	for _, m := range []model.Model{old, row} {
 		p, isPort := m.(*nb.LogicalSwitchPort)
@@ -145,7 +167,7 @@ func (x *rowIndex) trackMisplacedPort(old, row model.Model) {
 		x.session.misplaced.setMisplaced(p.UUID, port, m == row)
 		x.notify(port.Namespace)
 		if x.session.isManagementSwitch(port.Subnet) {
-			x.notify(kubeovn.ManagementVpc)
+			x.notifyPod(port.Namespace, port.Pod)
 		}
 		if shard, ofProject := strings.CutSuffix(port.Subnet, ownership.SubnetSuffix); ofProject {
 			x.notify(shard)

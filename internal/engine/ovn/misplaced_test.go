@@ -70,13 +70,43 @@ func TestMisplacedPorts(t *testing.T) {
 	}
 }
 
+// The ports of a pod on switches of the management VPC are read without the others.
+func TestManagementPodPorts(t *testing.T) {
+	s := newTestSession(t,
+		newPodPort("1", "dns.kube-system", "kube-system/dns", "ovn-default"),
+		newPodPort("2", "dns.kube-system.second.net.ovn", "kube-system/dns", "gates"),
+		newPodPort("3", "dns.kube-system.third.net.ovn", "kube-system/dns", "elsewhere"),
+		newPodPort("4", "mail.kube-system", "kube-system/mail", "ovn-default"),
+		&nb.LogicalRouter{UUID: "m", Name: "ovn-cluster", Ports: []string{"m1"}},
+		&nb.LogicalRouterPort{UUID: "m1", Name: "ovn-cluster-gates"},
+	)
+	s.misplaced.indexExisting(s)
+	c := &Client{}
+	if got := c.ManagementPodPorts("kube-system", "dns"); got != nil {
+		t.Errorf("without a connection: %v", got)
+	}
+	c.current.Store(s)
+	for pod, want := range map[string][]string{
+		"dns": {"dns.kube-system", "dns.kube-system.second.net.ovn"}, "mail": {"mail.kube-system"}, "other": nil,
+	} {
+		var got []string
+		for _, p := range c.ManagementPodPorts("kube-system", pod) {
+			got = append(got, p.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("of %s: %q, want %q", pod, got, want)
+		}
+	}
+}
+
 // Ports are created, moved and deleted. Ports on the right switch notify nobody: there is one for each pod.
 func TestMisplacedPortsAreTold(t *testing.T) {
 	spy, home := newPodPort("2", "spy.evil-x", "evil-x/spy", "acme-web-default"),
 		newPodPort("2", "spy.evil-x", "evil-x/spy", "evil-x-default")
 	s := newTestSession(t, &nb.LogicalRouterPort{UUID: "m2", Name: "ovn-cluster-gates"})
 	told := map[string]int{}
-	x := newRowIndex(s, func(shard string) { told[shard]++ })
+	x := newRowIndex(s, func(shard string) { told[shard]++ },
+		func(namespace, name string) { told["pod "+namespace+"/"+name]++ })
 	both := map[string]int{"acme-web": 1, "evil-x": 1}
 	for _, step := range []struct {
 		what string
@@ -97,7 +127,7 @@ func TestMisplacedPortsAreTold(t *testing.T) {
 		}, map[string]int{"acme-web": 1}, 0},
 		{"a pod on another Subnet of the management VPC", func() {
 			x.OnAdd("", newPodPort("7", "gate.edge", "edge/gate", "gates"))
-		}, map[string]int{"edge": 1, "ovn-cluster": 1}, 0},
+		}, map[string]int{"edge": 1, "pod edge/gate": 1}, 0},
 	} {
 		clear(told)
 		step.do()

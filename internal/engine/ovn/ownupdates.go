@@ -64,10 +64,28 @@ func (d rowDraft) matchesRow(row model.Model) bool {
 	return true
 }
 
-// equalColumns reports whether two columns are equal. Empty maps and sets equal nil.
+// equalColumns reports whether two columns are equal. Empty maps and sets equal nil. Sets have no order: libovsdb keeps
+// that of the changes.
 func equalColumns(a, b reflect.Value) bool {
+	if x, isSet := a.Interface().([]string); isSet {
+		return equalSets(x, b.Interface().([]string))
+	}
 	if (a.Kind() == reflect.Map || a.Kind() == reflect.Slice) && a.Len() == 0 {
 		return b.Len() == 0
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+func equalSets(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	if slices.Equal(a, b) {
+		return true
+	}
+	in := make(map[string]bool, len(a))
+	for _, x := range a {
+		in[x] = true
+	}
+	return !slices.ContainsFunc(b, func(x string) bool { return !in[x] })
 }

@@ -48,14 +48,12 @@ type session struct {
 	endReason error // valid once ended is closed
 }
 
-// openSession connects to one server. It calls tell with the name of each router that changes.
-func openSession(ctx context.Context, endpoint string, secrets *tls.Config, tell func(*session, string)) (*session,
-	error,
-) {
+// openSession connects to one server. It notifies the watchers of a client.
+func openSession(ctx context.Context, endpoint string, secrets *tls.Config, of *Client) (*session, error) {
 	s := &session{endpoint: endpoint, ended: make(chan struct{})}
 	err := s.monitorLeadership(ctx, secrets)
 	if err == nil {
-		err = s.monitorNorthbound(ctx, secrets, tell)
+		err = s.monitorNorthbound(ctx, secrets, of)
 	}
 	if err != nil {
 		s.terminate(err)
@@ -103,7 +101,7 @@ func (s *session) monitorLeadership(ctx context.Context, secrets *tls.Config) er
 }
 
 // monitorNorthbound reads our part of the database into the cache and keeps it up to date.
-func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, tell func(*session, string)) error {
+func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, of *Client) error {
 	ctx, cancel := context.WithTimeout(ctx, monitorTimeout)
 	defer cancel()
 	described, err := nb.DatabaseModel()
@@ -116,7 +114,8 @@ func (s *session) monitorNorthbound(ctx context.Context, secrets *tls.Config, te
 	if s.tableCache = s.nbClient.Cache(); s.tableCache == nil {
 		return ErrNotConnected
 	}
-	s.tableCache.AddEventHandler(newRowIndex(s, func(router string) { tell(s, router) }))
+	s.tableCache.AddEventHandler(newRowIndex(s, func(router string) { of.notifyWatchers(s, router) },
+		func(namespace, name string) { of.notifyPodWatcher(s, namespace, name) }))
 	if _, err := s.nbClient.Monitor(ctx, nb.MonitorRequest()); err != nil {
 		return fmt.Errorf("read the database: %w", err)
 	}

@@ -24,9 +24,31 @@ func TestSouthboundNotifications(t *testing.T) {
 		if s.notifyChange(test.row); reported {
 			t.Errorf("%s is reported without a connection", name)
 		}
-		s.tableCache.Store(&cache.TableCache{})
+		s.session.Store(&southboundSession{rows: &cache.TableCache{}})
 		if s.notifyChange(test.row); reported != test.reported {
 			t.Errorf("%s: reported is %t", name, reported)
+		}
+	}
+}
+
+// Only a claim is a move: not the release before it, and not a change of another column.
+func TestSouthboundMoves(t *testing.T) {
+	node1, node2 := "node1", "node2"
+	for name, test := range map[string]struct {
+		before, after model.Model
+		moved         bool
+	}{
+		"claimed":        {&sb.PortBinding{}, &sb.PortBinding{Chassis: &node1}, true},
+		"claimed anew":   {&sb.PortBinding{Chassis: &node1}, &sb.PortBinding{Chassis: &node2}, true},
+		"released":       {&sb.PortBinding{Chassis: &node1}, &sb.PortBinding{}, false},
+		"another column": {&sb.PortBinding{Chassis: &node1}, &sb.PortBinding{Chassis: &node1, TunnelKey: 2}, false},
+		"a chassis":      {&sb.Chassis{Name: "node1"}, &sb.Chassis{Name: "node2"}, false},
+	} {
+		s := &Southbound{moves: make(chan struct{}, 1)}
+		s.notifyMove(test.before, test.after)
+		s.notifyMove(test.before, test.after) // a signal that nobody has received yet does not block
+		if moved := len(s.GatewayMoves()) > 0; moved != test.moved {
+			t.Errorf("%s: moved is %t", name, moved)
 		}
 	}
 }

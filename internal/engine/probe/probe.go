@@ -7,15 +7,12 @@ package probe
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Frames may be lost, so each request is sent three times. Slow hosts have time to answer the last one.
@@ -91,44 +88,21 @@ func (c claims) addClaim(k claimKey, mac net.HardwareAddr) {
 
 // runQueries sends some of the queries on one socket and stores the results.
 func (s *packetSocket) runQueries(ctx context.Context, questions []Query, which []int, out []Result) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	heard := claims{}
 	for _, i := range which {
 		heard[claimKeyOf(questions[i])] = map[string]bool{}
 	}
-	ears := errgroup.Group{}
-	asked := slices.Collect(maps.Keys(heard))
-	ears.Go(func() error {
-		return s.receiveClaims(ctx, heard.addClaim)
+	var frames [][]byte
+	for k := range heard {
+		frames = append(frames, buildFrame(s.mac, k))
+	}
+	err := s.exchangeFrames(ctx, frames, func(frame, oob []byte) bool {
+		if address, mac, ok := parseClaim(frame); ok {
+			heard.addClaim(claimKey{parseVLANTag(oob), address}, mac)
+		}
+		return false
 	})
-	err := s.sendQueries(ctx, asked)
-	if err != nil {
-		cancel()
-	}
-	if deaf := ears.Wait(); err == nil {
-		err = deaf
-	}
 	for _, i := range which {
 		out[i] = Result{MACs: slices.Sorted(maps.Keys(heard[claimKeyOf(questions[i])])), Err: err}
 	}
-}
-
-// sendQueries sends all requests several times.
-func (s *packetSocket) sendQueries(ctx context.Context, asked []claimKey) error {
-	again := time.NewTicker(sendInterval)
-	defer again.Stop()
-	for range sendCount {
-		for _, k := range asked {
-			if err := s.sendFrame(buildFrame(s.mac, k)); err != nil {
-				return fmt.Errorf("send on %s: %w", s.name, err)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-again.C:
-		}
-	}
-	return nil
 }

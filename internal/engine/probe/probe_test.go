@@ -45,8 +45,8 @@ func runCommand(t *testing.T, command string) {
 	}
 }
 
-// addHost adds a host with addresses to the link and returns its MAC address.
-func addHost(t *testing.T, name, mac string, addresses ...string) string {
+// startNamespace starts a process in a new network namespace and returns its number. It ends with the test.
+func startNamespace(t *testing.T) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", "echo; exec sleep 60")
 	ready, err := cmd.StdoutPipe()
@@ -60,9 +60,16 @@ func addHost(t *testing.T, name, mac string, addresses ...string) string {
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	runIP(t, fmt.Sprintf("link add %s type veth peer name eth0 netns %d", name, cmd.Process.Pid))
+	return cmd.Process.Pid
+}
+
+// addHost adds a host with addresses to the link and returns its MAC address.
+func addHost(t *testing.T, name, mac string, addresses ...string) string {
+	t.Helper()
+	process := startNamespace(t)
+	runIP(t, fmt.Sprintf("link add %s type veth peer name eth0 netns %d", name, process))
 	runIP(t, "link set "+name+" master wire up")
-	inside := fmt.Sprintf("nsenter --net --target %d ip ", cmd.Process.Pid)
+	inside := fmt.Sprintf("nsenter --net --target %d ip ", process)
 	runCommand(t, inside+"link set eth0 address "+mac+" up")
 	for _, a := range addresses {
 		if strings.Contains(a, ":") {

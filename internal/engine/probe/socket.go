@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/bpf"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,8 +42,11 @@ const (
 	auxdataVLANOffset = 16  // offset in it
 )
 
-// openSocket opens a socket on an interface.
-func openSocket(name string) (*packetSocket, error) {
+// openSocket opens a socket for ARP and neighbour advertisements on an interface.
+func openSocket(name string) (*packetSocket, error) { return openSocketFor(name, bpfFilter) }
+
+// openSocketFor opens a socket on an interface that receives what a filter accepts.
+func openSocketFor(name string, filter []bpf.Instruction) (*packetSocket, error) {
 	link, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("there is no interface %s on this node", name)
@@ -61,7 +65,7 @@ func openSocket(name string) (*packetSocket, error) {
 		mac:  link.HardwareAddr,
 		to:   &unix.SockaddrLinklayer{Ifindex: link.Index, Halen: uint8(len(broadcastMAC))},
 	}
-	if err := s.configureSocket(fd); err != nil {
+	if err := s.configureSocket(fd, filter); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("listen on %s: %w", name, err)
 	}
@@ -69,8 +73,8 @@ func openSocket(name string) (*packetSocket, error) {
 	return s, nil
 }
 
-func (s *packetSocket) configureSocket(fd int) error {
-	program, err := bpf.Assemble(bpfFilter)
+func (s *packetSocket) configureSocket(fd int, filter []bpf.Instruction) error {
+	program, err := bpf.Assemble(filter)
 	if err != nil {
 		return err
 	}
@@ -120,8 +124,47 @@ func (s *packetSocket) sendFrame(frame []byte) error {
 	return errors.Join(err, failed)
 }
 
-// receiveClaims calls heard for each claim until the context ends.
-func (s *packetSocket) receiveClaims(ctx context.Context, heard func(claimKey, net.HardwareAddr)) error {
+// exchangeFrames sends frames several times and calls heard for each frame that is received, until heard returns true or the
+// time of a probe has passed.
+func (s *packetSocket) exchangeFrames(ctx context.Context, frames [][]byte, heard func(frame, oob []byte) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var replies errgroup.Group
+	replies.Go(func() error {
+		defer cancel()
+		return s.receiveFrames(ctx, heard)
+	})
+	err := s.sendRepeatedly(ctx, frames)
+	if err != nil {
+		cancel()
+	}
+	if deaf := replies.Wait(); err == nil {
+		err = deaf
+	}
+	return err
+}
+
+// sendRepeatedly sends frames several times, until the context ends.
+func (s *packetSocket) sendRepeatedly(ctx context.Context, frames [][]byte) error {
+	again := time.NewTicker(sendInterval)
+	defer again.Stop()
+	for range sendCount {
+		for _, frame := range frames {
+			if err := s.sendFrame(frame); err != nil {
+				return fmt.Errorf("send on %s: %w", s.name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
+	return nil
+}
+
+// receiveFrames calls heard for each frame with its control messages, until heard returns true or the context ends.
+func (s *packetSocket) receiveFrames(ctx context.Context, heard func(frame, oob []byte) bool) error {
 	defer context.AfterFunc(ctx, func() { _ = s.file.SetReadDeadline(time.Now()) })()
 	raw, err := s.file.SyscallConn()
 	if err != nil {
@@ -143,8 +186,8 @@ func (s *packetSocket) receiveClaims(ctx context.Context, heard func(claimKey, n
 		case err != nil || failed != nil:
 			return fmt.Errorf("listen on %s: %w", s.name, errors.Join(err, failed))
 		}
-		if address, mac, ok := parseClaim(frame[:n]); ok {
-			heard(claimKey{parseVLANTag(oob[:more]), address}, mac)
+		if heard(frame[:n], oob[:more]) {
+			return nil
 		}
 	}
 }

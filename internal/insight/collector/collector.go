@@ -28,6 +28,8 @@ type Config struct {
 	Controller controller.Config
 	// Namespaces are the namespaces of the platform.
 	Namespaces kube.Namespaces
+	// Sync waits for northd and all chassis. Nil: at the northbound database.
+	Sync func(context.Context) error
 }
 
 // Scope selects what is collected in addition to the objects and rows.
@@ -130,6 +132,10 @@ func (o *Collector) collectFollowUps(ctx context.Context, scope Scope, out *clus
 func (o *Collector) syncOVN(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
+	if o.config.Sync != nil {
+		_ = o.config.Sync(ctx)
+		return
+	}
 	_ = ovn.SyncHypervisors(ctx, o.config.Controller.Northbound)
 }
 

@@ -13,6 +13,20 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
+// checkDefaultNetworks finds several networks that are labelled as the default.
+func (p *checker) checkDefaultNetworks() {
+	var refs []state.Ref
+	var names []string
+	for _, n := range p.Cluster.Networks {
+		if n.Default {
+			refs, names = append(refs, n.Ref), append(names, n.String())
+		}
+	}
+	if len(refs) > 1 {
+		p.report(SeveralDefaults, refs, "%d networks are labelled as the default: %s", len(refs), joinLimited(names, 4))
+	}
+}
+
 // checkAddressPools finds networks with few free addresses, or none.
 func (p *checker) checkAddressPools() {
 	for _, n := range p.Cluster.Networks {

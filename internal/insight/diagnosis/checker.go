@@ -28,17 +28,17 @@ type checker struct {
 
 // checks are all checks, in order. Some look at the findings of earlier ones.
 var checks = []func(*checker){
-	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane,
+	(*checker).checkReadFailures, (*checker).checkCertificates, (*checker).checkControlPlane, (*checker).checkSwitches,
 	(*checker).checkPropagation, (*checker).checkUnattended,
-	(*checker).checkNodeReadiness, (*checker).checkNodeChassis, (*checker).checkGatewayChassis, (*checker).checkAgents,
+	(*checker).checkNodeReadiness, (*checker).checkNodeChassis, (*checker).checkGatewayChassis, (*checker).checkDrainedGateways, (*checker).checkAgents,
 	(*checker).checkClocks,
 	(*checker).checkOpenVSwitch, (*checker).checkLinks, (*checker).checkMTUs, (*checker).checkRPFilters,
 	(*checker).checkReplyRoutes, (*checker).checkConntrack, (*checker).checkSNATPorts,
 	(*checker).checkConnections,
 	(*checker).checkGateways, (*checker).checkNeighbours,
 	(*checker).checkDrift, (*checker).checkForeignRows, (*checker).checkLabelOverwrites, (*checker).checkLeaks,
-	(*checker).checkAddressPools, (*checker).checkAddressClashes, (*checker).checkPrefixOverlaps,
-	(*checker).checkServices, (*checker).checkServiceMonitors, (*checker).checkFloatingIPs, (*checker).checkEgressIPs,
+	(*checker).checkDefaultNetworks, (*checker).checkAddressPools, (*checker).checkAddressClashes, (*checker).checkPrefixOverlaps,
+	(*checker).checkServices, (*checker).checkPorts, (*checker).checkServiceMonitors, (*checker).checkFloatingIPs, (*checker).checkEgressIPs,
 	(*checker).checkConditions,
 }
 

@@ -13,16 +13,18 @@ const (
 	KubernetesTooOld      = "KubernetesTooOld"
 	CertificateExpires    = "CertificateExpires"
 
-	ControllerDead  = "ControllerDead"
-	KubeOVNDead     = "KubeOVNDead"
-	NorthdBehind    = "NorthdBehind"
-	Unattended      = "Unattended"
-	ChassisMissing  = "ChassisMissing"
-	ChassisMismatch = "ChassisMismatch"
-	ChassisBehind   = "ChassisBehind"
+	ControllerDead       = "ControllerDead"
+	KubeOVNDead          = "KubeOVNDead"
+	LogicalSwitchMissing = "LogicalSwitchMissing"
+	NorthdBehind         = "NorthdBehind"
+	Unattended           = "Unattended"
+	ChassisMissing       = "ChassisMissing"
+	ChassisMismatch      = "ChassisMismatch"
+	ChassisBehind        = "ChassisBehind"
 
 	NodeNotReady       = "NodeNotReady"
 	NodeSilent         = "NodeSilent"
+	GatewayNotMoved    = "GatewayNotMoved"
 	AgentMissing       = "AgentMissing"
 	AgentsAbsent       = "AgentsAbsent"
 	ClockSkew          = "ClockSkew"
@@ -56,15 +58,18 @@ const (
 	LeakedRow        = "LeakedRow"
 	LeakedQuestion   = "LeakedInspection"
 
-	PoolLow      = "PoolLow"
-	AddressClash = "AddressClash"
-	Overlap      = "OverlappingCIDR"
+	PoolLow         = "PoolLow"
+	SeveralDefaults = "SeveralDefaultNetworks"
+	AddressClash    = "AddressClash"
+	Overlap         = "OverlappingCIDR"
 
 	SelectorMatchesNothing = "SelectorMatchesNothing"
 	PodsNotReady           = "PodsNotReady"
 	NamedPortMissing       = "NamedPortMissing"
 	TargetPortNotDeclared  = "TargetPortNotDeclared"
 	HealthCheckOffline     = "HealthCheckOffline"
+	NothingListens         = "NothingListens"
+	PortBlocked            = "PortBlocked"
 	ServiceNotOurs         = "ServiceNotOurs"
 
 	TargetNotReady       = "TargetNotReady"
@@ -148,6 +153,13 @@ var Codes = []Code{
 		"Check its pods and their log: kubectl -n kube-system logs deployment/kube-ovn-controller.", rankControlPlane,
 	},
 	{
+		LogicalSwitchMissing, "Control plane", Error,
+		"OVN's northbound database does not have the logical switch of a Subnet that is ready. If all are missing, the " +
+			"database was lost or replaced. Kube-OVN writes what is missing when it starts, and only then.",
+		"Restart Kube-OVN: kubectl -n kube-system rollout restart deployment/kube-ovn-controller. Sallyport writes its " +
+			"rows as soon as the switches exist.", rankControlPlane,
+	},
+	{
 		NorthdBehind, "Control plane", Error,
 		"ovn-northd does not process changes: what is written to the northbound database does not reach nodes.",
 		"Check ovn-northd where ovn-central runs: it must be running, and one instance must be active.",
@@ -185,6 +197,13 @@ var Codes = []Code{
 		NodeSilent, "Nodes", Warning,
 		"A node has not renewed its lease for a while: the node or its kubelet may just have failed.",
 		"Check the node: power, network, kubelet.", rankShared,
+	},
+	{
+		GatewayNotMoved, "Nodes", Warning,
+		"A node holds gateway ports of routers, although it is no longer labelled as a gateway: removing the " +
+			"label does not move them.",
+		"Lower the priority of its chassis for the ports before you stop the node, so that another one takes them over: " +
+			"docs/howto/install.md has the commands.", rankShared,
 	},
 	{
 		AgentMissing, "Nodes", Warning, "The agent of a node does not answer, while those of others do.",
@@ -337,6 +356,12 @@ var Codes = []Code{
 		"Delete unused EIps (sallyport top), or add a Subnet to the network.", rankShared,
 	},
 	{
+		SeveralDefaults, "Addresses", Warning,
+		"Several external networks are labelled as the default. Which one gives Projects their default egress is not " +
+			"what the labels say.",
+		"Remove the label network.kube-dc.com/default-external from all but one of them.", rankShared,
+	},
+	{
 		AddressClash, "Addresses", Error, "An external address is assigned twice in OVN, or also to a node or gateway.",
 		"Remove it from the one that should not have it; the message names both.", rankExactRow,
 	},
@@ -362,6 +387,19 @@ var Codes = []Code{
 		TargetPortNotDeclared, "Load balancers", Warning,
 		"A Service has a target port that no container of its pods declares.",
 		"Correct targetPort of the Service, or containerPort of the pods.", rankSingleObject,
+	},
+	{
+		NothingListens, "Load balancers", Error,
+		"A pod gets connections to a port on which nothing listens. The agent of its node asked the pod, which refused.",
+		"Compare the port (targetPort of a Service) with that of the program (kubectl exec POD -- ss -lntu). The program must " +
+			"listen on all addresses of the pod, not only on 127.0.0.1.", rankSingleObject,
+	},
+	{
+		PortBlocked, "Load balancers", Error,
+		"A pod does not answer on a port, although the agent of its node sent the packet directly to it; or it rejects " +
+			"the packet as firewalls do.",
+		"Check the firewall in the pod (nft list ruleset, iptables -S), and whether the program hangs or its backlog is " +
+			"full (ss -lnt).", rankSingleObject,
 	},
 	{
 		HealthCheckOffline, "Load balancers", Error, "Health checks report that a backend does not answer on its port.",

@@ -54,7 +54,7 @@ func (p *checker) reportCondition(o *clusterstate.Object, c clusterstate.Conditi
 	age := p.now.Sub(c.Since)
 	severity, root := Error, rankSymptom
 	switch {
-	case c.Reason == intent.NotAccepted:
+	case intent.IsConsequence(c.Reason):
 		return // another condition has the reason
 	case slices.Contains(deletionReasons, c.Reason):
 		if severity = Warning; age < deletionGracePeriod {

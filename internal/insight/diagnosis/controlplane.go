@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -63,6 +64,44 @@ func roundDuration(d time.Duration) string {
 		return d.Round(time.Second).String()
 	}
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// checkSwitches finds Subnets without a logical switch. Kube-OVN says that they are ready after the database was lost, too.
+func (p *checker) checkSwitches() {
+	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound) {
+		return
+	}
+	var missing []state.Ref
+	total := 0
+	for i := range p.Cluster.Subnets {
+		s := &p.Cluster.Subnets[i]
+		if !s.Ready || s.Deleting || !hasSwitch(s) {
+			continue
+		}
+		total++
+		if p.Logical.Switch(s.Name) == nil {
+			missing = append(missing, s.Ref)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	names := make([]string, len(missing))
+	for i, s := range missing {
+		names[i] = s.Name
+	}
+	about, lost := missing, ""
+	if len(missing) == total {
+		about, lost = []state.Ref{ClusterRef}, "; the database seems to be new"
+	}
+	p.report(LogicalSwitchMissing, about, "OVN's northbound database has no logical switch for %d of %d Subnets (%s)%s", len(missing),
+		total, joinLimited(names, 3), lost)
+}
+
+// hasSwitch reports whether Kube-OVN makes a logical switch for a Subnet when it is ready. The providers of others are
+// plugins that need no switch; a Subnet with a VLAN waits for its provider network.
+func hasSwitch(s *clusterstate.Subnet) bool {
+	return s.Vlan == "" && (s.Provider == "" || s.Provider == kubeovn.Provider || strings.HasSuffix(s.Provider, ".ovn"))
 }
 
 // checkPropagation finds northd and chassis that lag behind the northbound database.

@@ -67,9 +67,18 @@ var ClusterRef = state.Ref{Kind: "Cluster"}
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
 		return cmp.Or(
-			cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.CauseRank, a.CauseRank), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.listRank(), a.listRank()), cmp.Compare(a.Code, b.Code),
 			slices.CompareFunc(a.About, b.About, compareRefs))
 	})
+}
+
+// listRank is the rank in a list of all findings. A controller that does not run, or a lost database, explains what nobody
+// repairs; for a single path, what is missing is the better explanation.
+func (f Finding) listRank() int {
+	if f.Code == ControllerDead || f.Code == KubeOVNDead || f.Code == LogicalSwitchMissing {
+		return 2*rankExactRow + 1
+	}
+	return 2 * f.CauseRank
 }
 
 func compareRefs(a, b state.Ref) int {

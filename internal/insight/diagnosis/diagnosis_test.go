@@ -140,6 +140,21 @@ var controlPlaneFaults = []fault{
 		"Kube-OVN was killed", changeLease(1, expireLease), KubeOVNDead, Error, ClusterRef,
 		"kube-ovn-controller does not run", nil,
 	},
+	{
+		"the northbound database was lost", func(s *clusterstate.State) { s.Logical.Switches = nil }, LogicalSwitchMissing, Error, ClusterRef,
+		"no logical switch for 1 of 1 Subnets (acme-prod-default); the database seems to be new", nil,
+	},
+	{
+		"the switch of a Subnet was deleted", func(s *clusterstate.State) {
+			s.Logical.Switches = []logical.Switch{{Name: "acme-dev-default"}}
+			s.Cluster.Subnets = append(s.Cluster.Subnets, clusterstate.Subnet{
+				Object: clusterstate.Object{Ref: state.Ref{Kind: "Subnet", Name: "acme-dev-default"}}, Ready: true,
+			})
+		},
+		LogicalSwitchMissing, Error,
+		state.Ref{Kind: "Subnet", Name: "acme-prod-default"},
+		"for 1 of 2 Subnets", nil,
+	},
 	{"northd hangs", func(s *clusterstate.State) {
 		s.Logical.Progress.Translated = 6
 	}, NorthdBehind, Error, ClusterRef, "nb_cfg 6", nil},
@@ -184,6 +199,9 @@ var controlPlaneFaults = []fault{
 }
 
 var nodeFaults = []fault{
+	{"a gateway node that lost its label", func(s *clusterstate.State) {
+		nodeAt(s, 1).Gateway = false
+	}, GatewayNotMoved, Warning, node2, "still holds acme-prod-ext-cloud", nil},
 	{"a node is down", func(s *clusterstate.State) {
 		nodeAt(s, 0).Ready = false
 	}, NodeNotReady, Error, node1, "pod acme-prod/web", nil},
@@ -431,6 +449,9 @@ func TestLabelsThatStay(t *testing.T) {
 }
 
 var driftFaults = []fault{
+	{"two default networks", func(s *clusterstate.State) {
+		s.Cluster.Networks[0].Default, s.Cluster.Networks[1].Default = true, true
+	}, SeveralDefaults, Warning, uplinkNet, "2 networks are labelled as the default: ExternalNetwork vlan1, Subnet ext-cloud", nil},
 	{
 		"a NAT row is gone", addDifference("+ "+natKey+" 10.20.0.2", natKey, eip), RowMissing, Error, fip,
 		"address translation of EIp", nil,
@@ -438,8 +459,8 @@ var driftFaults = []fault{
 	{
 		"a NAT row is gone and nobody is there",
 		combine(addDifference("+ "+natKey+" 10.20.0.2", natKey, fip), changeLease(0, expireLease)),
-		RowMissing, Error, fip, "it is not repaired",
-		[]string{ControllerDead},
+		ControllerDead, Error, ClusterRef, "",
+		[]string{RowMissing},
 	},
 	{
 		"a policy was changed", addDifference("~ "+policyKey+" drop → reroute 169.254.91.2", policyKey, returnPathRef),
@@ -586,6 +607,7 @@ var addressFaults = []fault{
 		twin := s.Cluster.Subnets[1]
 		twin.Name = "twin"
 		s.Cluster.Subnets = append(s.Cluster.Subnets, twin)
+		s.Logical.Switches = append(s.Logical.Switches, logical.Switch{Name: "twin"})
 	}, Overlap, Error, state.Ref{Kind: "Subnet", Name: "twin"}, "acme-prod-default", nil},
 }
 
@@ -634,10 +656,36 @@ var serviceFaults = []fault{
 		s.Cluster.Services[0].Endpoints = append(s.Cluster.Services[0].Endpoints,
 			clusterstate.Endpoint{Address: port("10.20.0.2:8080"), Ready: true})
 	}, HealthCheckOffline, Warning, service, "1 of 2", nil},
+	{
+		"a pod that does not listen on the target port", answerPort(clusterstate.PortClosed), NothingListens, Error, shopPod,
+		"port 80 of Service acme-prod/shop leads to 10.20.0.3:8080 of pod shop-1, where nothing listens (1 of 1", nil,
+	},
+	{"one of two pods that does not listen", combine(answerPort(clusterstate.PortClosed), func(s *clusterstate.State) {
+		s.Cluster.Services[0].Endpoints = append(s.Cluster.Services[0].Endpoints,
+			clusterstate.Endpoint{Address: port("10.20.0.2:8080"), Ready: true, Pod: "web"})
+		one := s.Inspected["node1"]
+		one.Ports = []clusterstate.PortAnswer{
+			{LogicalPort: "web.acme-prod", Address: port("10.20.0.2:8080"), Protocol: "tcp", Result: clusterstate.PortOpen},
+		}
+		s.Inspected["node1"] = one
+	}), NothingListens, Warning, shopPod, "(1 of 2", nil},
+	{"a firewall in a pod", answerPort(clusterstate.PortSilent), PortBlocked, Error, shopPod, "does not answer", nil},
+	{"a firewall in a pod that rejects", answerPort(clusterstate.PortRejected), PortBlocked, Error, service, "", nil},
 	{"a Service of another class", func(s *clusterstate.State) {
 		s.Cluster.Services[0].Ours, s.Cluster.Services[0].Class, s.Cluster.Services[0].Ingress = false,
 			"example.com/other", nil
 	}, ServiceNotOurs, Warning, service, "example.com/other", nil},
+}
+
+// answerPort lets node2 report a result for the port of pod shop-1.
+func answerPort(result string) func(*clusterstate.State) {
+	return func(s *clusterstate.State) {
+		two := s.Inspected["node2"]
+		two.Ports = []clusterstate.PortAnswer{
+			{LogicalPort: "shop-1.acme-prod", Address: port("10.20.0.3:8080"), Protocol: "tcp", Result: result},
+		}
+		s.Inspected["node2"] = two
+	}
 }
 
 var floatingFaults = []fault{

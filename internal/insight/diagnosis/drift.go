@@ -114,8 +114,11 @@ func (p *checker) reportDrift(shard *clusterstate.Shard, d clusterstate.Differen
 	if d.Origin.Kind == string(intent.Project) {
 		about = append(about, clusterstate.RouterRef(shard.Name))
 	}
-	p.report(code, uniqueRefs(about...), "%s; it is needed for %s%s", describeDrift(d.Line),
+	f := p.report(code, uniqueRefs(about...), "%s; it is needed for %s%s", describeDrift(d.Line),
 		describePurpose(what, d.Origin), p.notRepairedSuffix())
+	if p.notRepairedSuffix() != "" {
+		f.Remediation = "Start sallyport-controller, which restores it: kubectl -n NAMESPACE logs deployment/sallyport-controller."
+	}
 }
 
 // describeDrift explains a line in words.

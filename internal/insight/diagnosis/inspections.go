@@ -16,6 +16,8 @@ type InspectionScope struct {
 	// Client and Server are the endpoints of a connection as the client sees them; invalid: no particular connection.
 	Client netip.Addr
 	Server netip.AddrPort
+	// Ports is set if the pods behind Services are asked whether they answer.
+	Ports bool
 }
 
 // Maximum number of questions of a kind for one node. The kind Inspection has the same limits.
@@ -37,6 +39,7 @@ func PlanInspections(s *clusterstate.State, c InspectionScope) (out []kubedcv1al
 	q.addAddressQuestions()
 	q.addRouteQuestions()
 	q.addConnectionQuestions()
+	q.addPortQuestions()
 	for _, name := range sortedKeys(q.specs) {
 		out = append(out, *q.specs[name])
 	}

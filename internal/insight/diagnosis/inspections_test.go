@@ -7,6 +7,7 @@ import (
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/logical"
 )
 
 // asksNeighbour reports whether a node is asked who has an address.
@@ -109,5 +110,51 @@ func TestQuestionsAboutTheWayOut(t *testing.T) {
 	if !slices.Contains(q["node2"].Usage, "100.65.0.12") || asksNeighbour(q["node2"], "100.65.0.12") ||
 		!asksNeighbour(q["node2"], "100.65.0.1") {
 		t.Errorf("asked %+v", q)
+	}
+}
+
+// The pods behind Services are asked on their nodes if that is wanted: by TCP and SCTP, which programs do not notice, and
+// not by UDP; and not more of them than the kind allows.
+func TestPortQuestions(t *testing.T) {
+	s := healthySurvey()
+	s.Logical.Switches[0].Ports = []logical.SwitchPort{
+		{Name: "shop-1.acme-prod", MAC: "0a:00:00:00:00:33", Addresses: []netip.Addr{addr("10.20.0.3")}},
+	}
+	for i := range s.Cluster.Subnets {
+		if s.Cluster.Subnets[i].Name == "acme-prod-default" {
+			s.Cluster.Subnets[i].Gateways = []netip.Addr{addr("10.20.0.1")}
+		}
+	}
+	shop := &s.Cluster.Services[0]
+	shop.Endpoints[0].Node = "node2"
+	want := kubedcv1alpha1.PortQuestion{
+		LogicalPort: "shop-1.acme-prod", MAC: "0a:00:00:00:00:33", Address: "10.20.0.3", From: "10.20.0.1",
+		Protocol: "tcp", Port: 8080,
+	}
+	got := inspectionsByNode(s, InspectionScope{Ports: true})
+	if len(got["node1"].Ports) > 0 || !slices.Equal(got["node2"].Ports, []kubedcv1alpha1.PortQuestion{want}) {
+		t.Errorf("node1 is asked %+v, node2 %+v", got["node1"].Ports, got["node2"].Ports)
+	}
+	if got := inspectionsByNode(s, InspectionScope{}); len(got["node2"].Ports) > 0 {
+		t.Errorf("asked without being wanted: %+v", got["node2"].Ports)
+	}
+	for what, change := range map[string]func(){
+		"another pod's address": func() { shop.Endpoints[0].Address = port("10.20.0.9:8080") },
+		"UDP":                   func() { shop.Ports[0].Protocol = "UDP" },
+	} {
+		endpoint, protocol := shop.Endpoints[0], shop.Ports[0].Protocol
+		change()
+		if got := inspectionsByNode(s, InspectionScope{Ports: true}); len(got["node2"].Ports) > 0 {
+			t.Errorf("%s: asked %+v", what, got["node2"].Ports)
+		}
+		shop.Endpoints[0], shop.Ports[0].Protocol = endpoint, protocol
+	}
+	for n := range 2 * MaxPortQuestions {
+		e := shop.Endpoints[0]
+		e.Address = netip.AddrPortFrom(e.Address.Addr(), uint16(9000+n))
+		shop.Endpoints = append(shop.Endpoints, e)
+	}
+	if got := inspectionsByNode(s, InspectionScope{Ports: true}); len(got["node2"].Ports) != MaxPortQuestions {
+		t.Errorf("asked %d questions", len(got["node2"].Ports))
 	}
 }

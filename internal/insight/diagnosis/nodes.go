@@ -136,6 +136,27 @@ func (p *checker) checkGatewayChassis() {
 	}
 }
 
+// checkDrainedGateways finds nodes that lost the label of gateways and still hold gateway ports. Clusters in which no node
+// has the label choose their gateways in another way.
+func (p *checker) checkDrainedGateways() {
+	if p.isUnreadable(clusterstate.Kubernetes, clusterstate.Northbound, clusterstate.Southbound) ||
+		!slices.ContainsFunc(p.Cluster.Nodes, func(n clusterstate.Node) bool { return n.Gateway }) {
+		return
+	}
+	held := map[string][]string{}
+	for _, r := range p.Logical.Routers {
+		for _, port := range r.Ports {
+			if n := p.nodeOfChassis(port.Holder); port.Holder != "" && n != nil && !n.Gateway {
+				held[n.Name] = append(held[n.Name], port.Name)
+			}
+		}
+	}
+	for _, name := range sortedKeys(held) {
+		p.report(GatewayNotMoved, []state.Ref{clusterstate.NodeRef(name)},
+			"node %s is not labelled as a gateway, but still holds %s", name, joinLimited(held[name], 4))
+	}
+}
+
 // checkAgents finds nodes whose agent does not answer.
 func (p *checker) checkAgents() {
 	var silent []string

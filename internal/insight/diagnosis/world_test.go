@@ -83,7 +83,7 @@ func healthyCluster() clusterstate.Cluster {
 		Subnets: []clusterstate.Subnet{
 			{
 				Object: programmedObject(cloud), Prefixes: []netip.Prefix{prefix("100.65.0.0/16")}, Gateways: []netip.Addr{addr("100.65.0.1")},
-				Network: "ext-cloud", Interface: "eth1", Ready: true, Free: 1000, Used: 5,
+				Network: "ext-cloud", Vlan: "vlan0", Interface: "eth1", Ready: true, Free: 1000, Used: 5,
 			},
 			{
 				Object: programmedObject(state.Ref{Kind: "Subnet", Name: "acme-prod-default"}), Vpc: "acme-prod",

@@ -95,7 +95,7 @@ func (e *explainer) summarizeState() {
 		x.NextSteps = append(x.NextSteps,
 			"Check that the controller is running: the conditions in the status are out of date.")
 	}
-	unmade := slices.ContainsFunc(x.Conditions, func(c Condition) bool { return c.Reason == intent.NotAccepted })
+	unmade := slices.ContainsFunc(x.Conditions, func(c Condition) bool { return intent.IsConsequence(c.Reason) })
 	if to := e.exampleEndpoint(); to != "" && !unmade {
 		x.NextSteps = append(x.NextSteps, "To trace a packet: sallyport trace CLIENT "+to)
 	}

@@ -75,8 +75,19 @@ func (e *explainer) describeEIp(o *clusterstate.EIp) {
 	}
 	if p := e.s.Cluster.ProjectOfShard(o.Shard); p != nil && p.Address == o.Address {
 		e.addPart(p.Ref, "source address of the pods of %s", p.Ref)
-	} else if len(users) == 0 {
+	} else if len(users) == 0 && o.Address.IsValid() {
 		e.addPart(o.Ref, "not in use; the address stays reserved")
+	} else if !o.Address.IsValid() {
+		e.addWaitingFIps(o)
+	}
+}
+
+// addWaitingFIps adds the floating IPs that name an EIp without an address.
+func (e *explainer) addWaitingFIps(o *clusterstate.EIp) {
+	for i := range e.s.Cluster.FIps {
+		if f := &e.s.Cluster.FIps[i]; f.Namespace == o.Namespace && f.EIp == o.Name {
+			e.addPart(f.Ref, "%s waits for its address", f.Ref)
+		}
 	}
 }
 
@@ -234,7 +245,8 @@ func (e *explainer) describeNetwork(o *clusterstate.Network) {
 	for _, name := range o.Subnets {
 		n := e.s.Cluster.Subnet(name)
 		if n == nil {
-			e.addPart(state.Ref{Kind: string(intent.Subnet), Name: name}, "Subnet %s, which does not exist", name)
+			e.addPart(state.Ref{Kind: string(intent.Subnet), Name: name}, "Subnet %s, which %s", name,
+				e.s.DescribeAbsence(clusterstate.Kubernetes))
 			continue
 		}
 		e.addPart(n.Ref, "Subnet %s %s%s, gateway %s: %d addresses used, %d free", name, joinFew(n.Prefixes),

@@ -109,7 +109,9 @@ type explainer struct {
 	ovnUnread bool
 	tracer    *trace.Tracer
 	examples  []trace.Query // connections that the object is for
-	out       *Explanation
+	// pathFindings are about pods that were asked whether they answer, and do not.
+	pathFindings []diagnosis.Finding
+	out          *Explanation
 }
 
 // explainObject explains an object, given all findings of the cluster.
@@ -173,6 +175,13 @@ func (e *explainer) collectEvents() {
 // object itself, its first failing condition becomes a finding.
 func (e *explainer) selectFindings(findings []diagnosis.Finding) {
 	e.out.Findings = diagnosis.FilterByRefs(findings, e.dependencies...)
+	for _, f := range e.pathFindings {
+		if !slices.ContainsFunc(e.out.Findings, func(o diagnosis.Finding) bool { return o.Code == f.Code }) {
+			f.About = append(f.About, e.ref)
+			e.out.Findings = append(e.out.Findings, f)
+			diagnosis.Sort(e.out.Findings)
+		}
+	}
 	known := slices.ContainsFunc(e.out.Findings, func(f diagnosis.Finding) bool {
 		return f.Severity > diagnosis.Info && slices.Contains(f.About, e.ref)
 	})

@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,6 +50,24 @@ var cases = map[string]struct {
 			Type: "Programmed", Status: "False", Reason: intent.PodsNotServed,
 			Message: "4 selected pods are of no project",
 		}}
+	}},
+	"eip-refused": {question: "eip/fip-db-1", happens: func(s *clusterstate.State) {
+		for i := range s.Cluster.EIps {
+			if o := &s.Cluster.EIps[i]; o.Name == "fip-db-1" {
+				o.Address, s.Cluster.FIps[0].External = netip.Addr{}, netip.Addr{}
+			}
+		}
+	}},
+	"fip-closed": {question: "fip/db", happens: func(s *clusterstate.State) {
+		for i := range s.Cluster.Pods {
+			if s.Cluster.Pods[i].Name == "db-0" {
+				s.Cluster.Pods[i].Ports = []int{5432}
+			}
+		}
+		s.Inspected = map[string]clusterstate.NodeInspection{"node1": {Ports: []clusterstate.PortAnswer{{
+			LogicalPort: "db-0.acme-prod", Address: netip.MustParseAddrPort("10.0.0.9:5432"), Protocol: "tcp",
+			Result: clusterstate.PortClosed,
+		}}}}
 	}},
 	"egressroute":   {question: "egressroute/partners"},
 	"network":       {question: "network/public"},

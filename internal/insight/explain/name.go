@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -77,7 +78,7 @@ func Resolve(s *clusterstate.State, text, namespace string) (Subject, error) {
 		kind, name = "", word
 	case kind == "":
 		return Subject{}, fmt.Errorf("there is no kind %q; use %s", word,
-			cmp.Or(strings.Join(nearestNames(word, KindNames()), " or "), strings.Join(KindNames(), ", ")))
+			cmp.Or(strings.Join(humanize.NearestNames(word, KindNames()), " or "), strings.Join(KindNames(), ", ")))
 	}
 	all := listCandidates(&s.Cluster, kind)
 	var found []state.Ref
@@ -145,8 +146,8 @@ func notFoundError(all []candidate, text, name, namespace string) error {
 			names[n] = c.ref
 		}
 	}
-	for _, n := range nearestNames(name, slices.Sorted(maps.Keys(names))) {
-		if len(elsewhere) < maxSuggestions {
+	for _, n := range humanize.NearestNames(name, slices.Sorted(maps.Keys(names))) {
+		if len(elsewhere) < humanize.MaxSuggestions {
 			elsewhere = append(elsewhere, names[n])
 		}
 	}

@@ -1,62 +1,10 @@
 package explain
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/state"
 )
-
-// maxSuggestions limits the suggested names.
-const maxSuggestions = 3
-
-// nearestNames returns the names most similar to name, nearest first: names within a small edit distance (1 to 3,
-// depending on the length of name), and names that start or end with it.
-func nearestNames(name string, names []string) []string {
-	if name == "" {
-		return nil
-	}
-	limit := max(1, min(3, len(name)/3))
-	away := map[string]int{}
-	for _, n := range names {
-		switch d := editDistance(name, n); {
-		case d == 0:
-		case d <= limit:
-			away[n] = d
-		case len(name) > 2 && (strings.HasPrefix(n, name) || strings.HasSuffix(n, name)):
-			away[n] = limit + 1
-		}
-	}
-	out := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return away[n] == 0 })
-	slices.SortFunc(out, func(a, b string) int { return cmp.Or(cmp.Compare(away[a], away[b]), strings.Compare(a, b)) })
-	return out[:min(len(out), maxSuggestions)]
-}
-
-// editDistance returns the number of insertions, deletions, substitutions and transpositions between two words.
-func editDistance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			change := rows[i-1][j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			rows[i][j] = min(change, rows[i-1][j]+1, rows[i][j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
-}
 
 // formatCommands returns a sallyport explain command for each object, one per line.
 func formatCommands(refs []state.Ref) string {

@@ -19,7 +19,7 @@ func (e *explainer) collectNodeFacts() {
 			if n := e.s.Cluster.Node(r.Name); n != nil {
 				e.out.Nodes = append(e.out.Nodes, Fact{n.Name, e.formatNodeState(n)})
 			} else {
-				e.out.Nodes = append(e.out.Nodes, Fact{r.Name, "the node does not exist"})
+				e.out.Nodes = append(e.out.Nodes, Fact{r.Name, "the node " + e.s.DescribeAbsence(clusterstate.Kubernetes)})
 			}
 		case string(intent.NodePath):
 			for _, o := range e.s.Cluster.NodePaths {

@@ -184,6 +184,11 @@ func (w *AddressOwners) primaryOwner() state.Ref {
 
 // explainUnusedAddress explains an address without an owner.
 func explainUnusedAddress(s *clusterstate.State, w AddressOwners, findings []diagnosis.Finding) Explanation {
+	if len(s.Unread) > 0 { // its owner may be in what could not be read
+		x := Unknown(s, w.Address.String(), findings)
+		x.About.Kind, x.State = "Address", "has no owner among what could be read"
+		return x
+	}
 	x := Explanation{
 		About:         state.Ref{Kind: "Address", Name: w.Address.String()},
 		AddressOwners: &w,

@@ -23,14 +23,20 @@ func (e *explainer) addPath() {
 		e.addPart(e.ref, "path unknown, because OVN could not be read")
 		return
 	}
-	for _, q := range e.examples[:min(maxTraced, len(e.examples))] {
-		for _, h := range e.tracer.TraceFirst(q).EndedHops() {
+	for _, q := range limitQueries(e.examples) {
+		p := e.tracer.TraceFirst(q)
+		if f, failed := p.Finding(); failed && p.Target != nil {
+			e.pathFindings = append(e.pathFindings, f)
+		}
+		for _, h := range p.EndedHops() {
 			if !slices.ContainsFunc(e.out.Path, func(o trace.Hop) bool { return o.About == h.About && o.Text == h.Text }) {
 				e.out.Path = append(e.out.Path, h)
 			}
 		}
 	}
 }
+
+func limitQueries(all []trace.Query) []trace.Query { return all[:min(maxTraced, len(all))] }
 
 // isBroken reports whether packets do not pass, or a part of the object does not work.
 func (x *Explanation) isBroken() bool {

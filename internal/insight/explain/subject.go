@@ -6,6 +6,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
+	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -66,6 +67,22 @@ func (q Subject) Nodes(s *clusterstate.State) []string {
 			out = append(out, r.Name)
 		}
 	})
+	return out
+}
+
+// Paths returns the paths of the connections that the subject is for, to every backend. Those of UDP and ICMP are left
+// out: programs receive the datagrams of questions, and many pods do not answer pings on purpose.
+func (q Subject) Paths(s *clusterstate.State) (out []trace.Path) {
+	ref, _ := q.mainObject(s)
+	if ref == noRef {
+		return nil
+	}
+	t := trace.New(s)
+	for _, query := range limitQueries(t.ExampleQueries(ref)) {
+		if query.Protocol == "tcp" || query.Protocol == "sctp" {
+			out = append(out, t.Trace(query).Paths...)
+		}
+	}
 	return out
 }
 

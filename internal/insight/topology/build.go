@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -189,7 +190,7 @@ func (b *builder) collectProblems(o clusterstate.Object) []Problem {
 	all := slices.Clone(b.problemsByRef[o.Ref])
 	for _, c := range o.Conditions {
 		severity, tells := problemConditions[c.Type]
-		if !tells || c.Status == "True" || c.Reason == intent.NotAccepted {
+		if !tells || c.Status == "True" || intent.IsConsequence(c.Reason) {
 			continue
 		}
 		if slices.ContainsFunc(all, func(p Problem) bool { return p.Code == c.Reason }) {
@@ -419,7 +420,14 @@ func (g *Graph) FocusProject(name string) (*Graph, error) {
 		at = slices.IndexFunc(g.Vpcs, func(v Vpc) bool { return v.Project != nil && v.Project.Name == name })
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("there is no project %s; use its namespace, as listed by `sallyport map`", name)
+		var names []string
+		for _, v := range g.Vpcs {
+			if names = append(names, v.Name); v.Project != nil {
+				names = append(names, v.Project.Namespace+"/"+v.Project.Name)
+			}
+		}
+		return nil, fmt.Errorf("there is no project %s; use its namespace, as listed by `sallyport map`%s", name,
+			humanize.SuggestName(name, names))
 	}
 	one := *g
 	v := g.Vpcs[at]

@@ -7,12 +7,13 @@ import (
 
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // Finding returns the end of a path as a finding, and false if the path is answered.
 func (p Path) Finding() (diagnosis.Finding, bool) {
-	if p.Verdict == Answered {
+	if p.Passes() {
 		return diagnosis.Finding{}, false
 	}
 	out := diagnosis.Finding{
@@ -23,6 +24,9 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 			out.Remediation, out.CauseRank = c.Remediation, c.Root
 		}
 	}
+	if slices.Contains([]string{diagnosis.NothingListens, diagnosis.PortBlocked}, p.Code) {
+		out.CauseRank = rootCause // the pod itself was asked
+	}
 	for _, c := range diagnosis.Codes {
 		if out.Remediation == "" && c.Name == p.Code {
 			out.Remediation = c.Remediation
@@ -32,7 +36,7 @@ func (p Path) Finding() (diagnosis.Finding, bool) {
 }
 
 // Causes returns why a path fails, the most explanatory finding first: how the path ends, and problems of everything it
-// passes. For a path that is answered according to the rows, it returns what may still prevent delivery: nodes and
+// passes. For a path that is delivered according to the rows, it returns what may still prevent delivery: nodes and
 // networks that do not implement the rows, and a target port that no container declares.
 func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnosis.Finding {
 	own, bad := p.Finding()
@@ -43,10 +47,12 @@ func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnos
 		}
 	}
 	on := slices.DeleteFunc(diagnosis.FilterByRefs(found, around...), func(f diagnosis.Finding) bool {
-		return f.Severity < diagnosis.Error && f.Code != diagnosis.TargetPortNotDeclared
+		return f.Severity < diagnosis.Error && f.Code != diagnosis.TargetPortNotDeclared || p.isAboutAnotherService(f)
 	})
 	if !bad {
-		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return !affectsForwarding(f.Code) })
+		return slices.DeleteFunc(on, func(f diagnosis.Finding) bool {
+			return !affectsForwarding(f.Code) || p.Verdict == Answered && f.Code == diagnosis.TargetPortNotDeclared
+		})
 	}
 	on = slices.DeleteFunc(on, func(f diagnosis.Finding) bool { return f.Code == own.Code })
 	on = append([]diagnosis.Finding{own}, on...)
@@ -54,6 +60,16 @@ func (p Path) Causes(s *clusterstate.State, found []diagnosis.Finding) []diagnos
 		return cmp.Or(cmp.Compare(b.CauseRank, a.CauseRank), cmp.Compare(p.distanceTo(a), p.distanceTo(b)))
 	})
 	return on
+}
+
+// isAboutAnotherService reports whether a finding is about a Service that the packet does not pass. It may share pods with
+// the path.
+func (p Path) isAboutAnotherService(f diagnosis.Finding) bool {
+	if len(f.About) == 0 {
+		return false
+	}
+	main := f.About[0]
+	return main.Kind == string(intent.Service) && !slices.Contains(p.PassedRefs, main) && !slices.Contains(p.About, main)
 }
 
 // distanceTo returns how much a finding is about the objects where the path ends: 0 if it is mainly about one of them,

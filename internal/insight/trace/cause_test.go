@@ -42,6 +42,23 @@ func TestCausesInOrder(t *testing.T) {
 	}
 }
 
+// A Service that shares the pod with a floating IP is not the cause when its pods are not ready: their node is.
+func TestCausesOfOthers(t *testing.T) {
+	s := shopSurvey()
+	web := clusterstate.PodRef(shop, "web")
+	s.Cluster.Pods[0].Node, s.Cluster.FIps[0].Pod = "node1", "web"
+	s.Logical.Switch(pods).Ports = slices.DeleteFunc(s.Logical.Switch(pods).Ports, func(p logical.SwitchPort) bool {
+		return p.Name == "web."+shop
+	})
+	other := state.Ref{Kind: "Service", Namespace: shop, Name: "web"}
+	notReady := newFinding(diagnosis.PodsNotReady, 1, other, web)
+	down := newFinding(diagnosis.NodeNotReady, 3, clusterstate.NodeRef("node1"))
+	got := codesOf(traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")).Causes(s, []diagnosis.Finding{notReady, down}))
+	if !slices.Contains(got, diagnosis.NodeNotReady) || slices.Contains(got, diagnosis.PodsNotReady) {
+		t.Errorf("because of %v", got)
+	}
+}
+
 // For a path that is answered according to the rows, only what forwards or receives its packets can be the cause: not
 // problems elsewhere, nor a condition.
 func TestCausesOfWhatIsWell(t *testing.T) {
@@ -84,5 +101,5 @@ func TestWhoseAddress(t *testing.T) {
 			Backends: webBalancer().VIPs[0].Backends[:1],
 		}},
 	})
-	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":443")), Delivered, "")
 }

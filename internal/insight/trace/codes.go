@@ -18,6 +18,7 @@ const (
 	ForeignPolicyDrops   = "ForeignPolicyDrops"
 	PortSecurityDrops    = "PortSecurityDrops"
 	NoGatewayNode        = "NoGatewayNode"
+	GatewayUnclaimed     = "GatewayUnclaimed"
 	NotWired             = "NotWired"
 	TooDeep              = "TooDeep"
 	TargetGone           = "TargetGone"
@@ -65,6 +66,12 @@ var Codes = []Code{
 		NoGatewayNode, "No node holds the router's gateway port on the network.",
 		"Label Ready nodes with ovn.kubernetes.io/external-gw=true, and check ovn-controller there.",
 		rootConsequence,
+	},
+	{
+		GatewayUnclaimed,
+		"Nodes may hold the router's gateway port on the network and are Ready, but none holds it at this moment.",
+		"Run the command again: another node takes the port over within seconds. If it remains, check ovn-controller of " +
+			"these nodes, and the tunnels between them.", rootConsequence,
 	},
 	{
 		NotWired, "The node that holds the gateway port has no bridge mapping for the network.",

@@ -106,6 +106,12 @@ func (w *traceRun) enterFromOutside(f packet) transition {
 // dropNotExternal ends the path of a packet for an address that cannot be reached from outside.
 func (w *traceRun) dropNotExternal(a netip.Addr) transition {
 	reason := fmt.Sprintf("%s is not in an external network of the cluster", a)
+	for _, u := range w.survey.Unread {
+		if u.System == clusterstate.Kubernetes || u.System == clusterstate.Northbound {
+			return w.dropPacket(CantTell, fmt.Sprintf("whether %s is in an external network is not known: the %s could not be read",
+				a, u.System))
+		}
+	}
 	pods := w.podsWithAddress(a)
 	if len(pods) > 0 {
 		reason += fmt.Sprintf("; it is the address of %s, which is reachable from outside through a FIp or a Service",

@@ -10,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
@@ -196,7 +197,7 @@ func (t *Tracer) traceNodeReply(out *Path, q Query, n *clusterstate.Node, networ
 		out.Reason = fmt.Sprintf("the reply is lost: node %s sends it through %s, but the request arrives on %s",
 			n.Name, interfaceOrNone(route.Output), in)
 	default:
-		out.Verdict = Answered
+		out.Verdict = Delivered
 		out.ReplyHops = []Hop{{
 			About: n.Ref,
 			Node:  n.Name,
@@ -313,9 +314,18 @@ func (w *traceRun) sendFromNode(node string, f packet) (origin, transition, *Pat
 	at := w.switchPorts[kubeovn.NodePort(node)]
 	switch {
 	case at == nil:
+		var names []string
+		for _, n := range w.survey.Cluster.Nodes {
+			names = append(names, n.Name)
+		}
+		reason := fmt.Sprintf("node %s does not exist, or has no logical switch port in OVN%s", node,
+			humanize.SuggestName(node, names))
+		if len(w.survey.Unread) > 0 {
+			reason = fmt.Sprintf("node %s %s", node, w.survey.DescribeAbsence(clusterstate.Northbound,
+				clusterstate.Kubernetes, clusterstate.Southbound))
+		}
 		return origin{}, transition{}, &Path{
-			Verdict: Unknown, Code: CantTell, About: []state.Ref{about},
-			Reason: fmt.Sprintf("node %s does not exist, or has no logical switch port in OVN", node),
+			Verdict: Unknown, Code: CantTell, About: []state.Ref{about}, Reason: reason,
 		}
 	case !at.reachesOverRouter(f.Destination):
 		return origin{}, transition{}, &Path{

@@ -50,7 +50,7 @@ func uplinkSurvey() *clusterstate.State {
 // Replies of a Service that kube-proxy serves leave through the interface on which the request arrived.
 func TestNodesAnswerThemselves(t *testing.T) {
 	p := traceOnePath(t, uplinkSurvey(), queryFromClient(internet, nodeServiceIP+":443"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	assertHops(t, p.RequestHops, "ExternalNetwork uplink", "Service default/proxied")
 	assertHops(t, p.ReplyHops, "Node node1")
 	if p.Network != "uplink" {
@@ -85,10 +85,10 @@ func TestNodeAnswersElsewhere(t *testing.T) {
 		NextHop: addr("192.0.2.1"),
 	})
 	s.Inspected["node1"] = i
-	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Delivered, "")
 	// the network is found by the interface that has the address
 	s.Cluster.Networks[len(s.Cluster.Networks)-1].Addresses = nil
-	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, node1Address+":22")), Delivered, "")
 }
 
 // Without an inspection, the trace does not guess what a node does.
@@ -182,7 +182,7 @@ func TestEgressIPOfTheDefaultVPC(t *testing.T) {
 		Priority: ownership.ManagementFailClosed, Match: match, Action: "drop", IDs: ownerIDs("Vpc", "", router),
 	})
 	p := ask(s)
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if p.SeenSource != addr("198.51.100.200") {
 		t.Errorf("leaves as %s\n%s", p.SeenSource, formatPath(p))
 	}
@@ -221,7 +221,7 @@ func TestNodeForwardsWhatLeavesTheDefaultVPC(t *testing.T) {
 	}
 	for _, server := range []string{"172.22.1.1:22", "172.22.1.2:22", "100.64.0.2:22"} { // addresses of nodes
 		p := ask(defaultVPCSurvey(), server)
-		assertVerdict(t, p, Answered, "")
+		assertVerdict(t, p, Delivered, "")
 		if p.Server.String() != server || p.SeenSource.String() != "10.16.0.2" {
 			t.Errorf("%s is answered by %s, which sees %s", server, p.Server, p.SeenSource)
 		}
@@ -234,7 +234,7 @@ func TestFromNode(t *testing.T) {
 		return traceOnePath(t, defaultVPCSurvey(), Query{Node: node, Server: addrPort(server), Protocol: "tcp"})
 	}
 	p := ask("node2", "10.16.0.2:80")
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	assertHops(t, p.RequestHops, "Node node2", "Pod default/tool")
 	if p.SeenSource.String() != "100.64.0.3" {
 		t.Errorf("the pod sees %s\n%s", p.SeenSource, formatPath(p))
@@ -247,7 +247,7 @@ func TestFromNode(t *testing.T) {
 	s.Cluster.Pods = append(s.Cluster.Pods, clusterstate.Pod{
 		Object: object("Pod", "default", "proxy"), Node: "node2", HostNetwork: true,
 	})
-	for server, verdict := range map[string]string{"10.16.0.2:80": Answered, internet + ":80": Unknown} {
+	for server, verdict := range map[string]string{"10.16.0.2:80": Delivered, internet + ":80": Unknown} {
 		if p := traceOnePath(t, s, Query{Pod: "default/proxy", Server: addrPort(server), Protocol: "tcp"}); p.Verdict != verdict {
 			t.Errorf("from a pod on the host network to %s: %s", server, formatPath(p))
 		}
@@ -276,7 +276,7 @@ func TestPingIPv6(t *testing.T) {
 	}
 	for _, server := range []string{"fd00:16::1", "fd00:16::3"} {
 		q := Query{Pod: "default/tool", Server: netip.AddrPortFrom(addr(server), 0), Protocol: "icmp"}
-		assertVerdict(t, traceOnePath(t, s, q), Answered, "")
+		assertVerdict(t, traceOnePath(t, s, q), Delivered, "")
 	}
 	q := Query{Pod: "default/tool", Server: netip.AddrPortFrom(addr("fd00:16::1"), 22), Protocol: "tcp"}
 	assertVerdict(t, traceOnePath(t, s, q), Refused, NoSuchPort) // the router itself answers pings only

@@ -97,7 +97,7 @@ func TestStepsOverTheWire(t *testing.T) {
 		}
 	}
 	p := traceOnePath(t, s, queryFromPod("db", floatingIP+":80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	var crossed []string
 	for _, step := range p.Steps {
 		if step.Datapath == "ext-public" && !step.IsReply {

@@ -38,10 +38,13 @@ var requestedDrops = []string{
 	SourceRangesDrop, NetworkIsolates, AllowListDrops, NetworkPolicyDrops, SecurityGroupDrops,
 }
 
+// Passes reports whether the packet arrives and its reply reaches the client, as far as is known.
+func (p Path) Passes() bool { return p.Verdict == Delivered || p.Verdict == Answered }
+
 // IsBroken reports whether the path should be answered and is not. A path that filters end on purpose is not broken,
 // nor is one whose end is unknown.
 func (p Path) IsBroken() bool {
-	return p.Verdict != Answered && p.Verdict != Unknown && !slices.Contains(requestedDrops, p.Code)
+	return !p.Passes() && p.Verdict != Unknown && !slices.Contains(requestedDrops, p.Code)
 }
 
 // Places returns the places of the request and of the reply. A path that is not answered ends at the place that the
@@ -49,7 +52,7 @@ func (p Path) IsBroken() bool {
 func (p Path) Places() (request, reply []Place) {
 	request, reply = joinPlaces(p.RequestHops), joinPlaces(p.ReplyHops)
 	switch {
-	case p.Verdict == Answered:
+	case p.Passes():
 	case p.Verdict == Unknown && len(request) > 0 && request[len(request)-1].Kind == AtPod: // only the reply is unknown
 	case p.Verdict == Lost:
 		reply = p.appendEnd(reply)
@@ -75,16 +78,25 @@ func joinPlaces(hops []Hop) (out []Place) {
 
 // appendEnd adds the place where a path ends, or marks the last one if it is about the same object.
 func (p Path) appendEnd(places []Place) []Place {
-	about := state.Ref{}
-	if len(p.About) > 0 {
-		about = p.About[0]
-	}
+	about := p.endRef()
 	end := Place{Kind: placeKind(about), Ref: about, Label: strings.TrimSpace(about.String())}
 	if n := len(places); n > 0 && (places[n-1].Ref == about || about == state.Ref{}) {
 		end, places = places[n-1], places[:n-1]
 	}
 	end.Action, end.Problem = strings.TrimPrefix(p.Reason, end.Label+" "), p.IsBroken()
 	return append(slices.Clip(places), end)
+}
+
+// endRef returns the object at which the path ends: the pod that was asked, or the main object of the verdict.
+func (p Path) endRef() state.Ref {
+	switch {
+	case p.Target != nil:
+		return p.Target.Pod
+	case len(p.About) > 0:
+		return p.About[0]
+	default:
+		return state.Ref{}
+	}
 }
 
 // placeKind returns where the object is that a path ends at.
@@ -110,12 +122,11 @@ func (p Path) EndedHops() []Hop {
 	if p.Verdict == Lost {
 		hops = append(hops, p.ReplyHops...)
 	}
-	if p.Verdict == Answered {
+	if p.Passes() {
 		return hops
 	}
 	end := Hop{Text: p.Reason, Broken: p.IsBroken()}
-	if len(p.About) > 0 {
-		end.About = p.About[0]
+	if end.About = p.endRef(); end.About != (state.Ref{}) {
 		end.Text = strings.TrimPrefix(p.Reason, end.About.String()+" ")
 	}
 	if n := len(hops); n > 0 && hops[n-1].About == end.About {

@@ -9,7 +9,7 @@ import (
 func TestPlacesOfAPath(t *testing.T) {
 	router := func(action string) []Place { return atRouter("acme", "%s", action) }
 	p := Path{
-		Verdict: Answered,
+		Verdict: Delivered,
 		RequestHops: []Hop{
 			{Places: []Place{{Kind: AtClient, Label: "client"}, {Kind: AtNetwork, Label: "ext"}}},
 			{Text: "allows it"},

@@ -30,7 +30,7 @@ func (t *Tracer) TraceProxied(q Query, by Proxy, backend netip.AddrPort) Path {
 	second := t.traceFromProxy(by.Pod, backend)
 	joined := second
 	joined.RequestHops = slices.Concat(out.RequestHops, withoutSender(second.RequestHops))
-	if second.Verdict == Answered {
+	if second.Passes() {
 		joined.Verdict, joined.Code, joined.Reason, joined.About = out.Verdict, out.Code, out.Reason, out.About
 		joined.ReplyHops = slices.Concat(replaceReceiver(second.ReplyHops, at), out.ReplyHops)
 	}

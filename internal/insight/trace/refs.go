@@ -199,10 +199,23 @@ func (f *topology) describePolicy(r *logicalRouter, rule logical.RouterPolicy) (
 	case p == ownership.DefaultEgressOnLink || p == ownership.EgressUnselectedOnLink:
 		return about, "is for an on-link host of the project's default network", false
 	case ownership.IsOwnPriority(r.Name, p):
-		return about, fmt.Sprintf("%s reroutes it to %s", about, to), false
+		return about, "sends it to " + f.describeNextHop(r, rule, to), false
 	default:
 		return about, fmt.Sprintf("policy %d of router %s: %s %s", p, r.Name, rule.Action, to), !isKubeOVNPolicy(rule)
 	}
+}
+
+// describeNextHop returns where a policy sends packets: to another router by name, because the addresses of links between
+// routers mean nothing to people, or else to an address.
+func (f *topology) describeNextHop(r *logicalRouter, rule logical.RouterPolicy, to string) string {
+	for _, hop := range rule.NextHops {
+		for _, p := range r.ports {
+			if p.peer != nil && p.peer.router != r && p.isOnLink(hop) {
+				return "router " + p.peer.router.Name
+			}
+		}
+	}
+	return to
 }
 
 // describeDrop returns why a policy of Sallyport drops a packet, or an empty string if the priority does not say it.

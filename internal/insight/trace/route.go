@@ -356,10 +356,24 @@ func (w *traceRun) checkGatewayChassis(p *routerPort) (transition, bool) {
 	if p.switchPort != nil {
 		where += " on " + p.switchPort.onSwitch.Name
 	}
+	if names := w.readyNodesOf(p.Chassis); p.Holder == "" && len(names) > 0 {
+		return w.dropPacket(GatewayUnclaimed, fmt.Sprintf("at this moment no node holds gateway %s, which may be on %s", where,
+			strings.Join(names, " or ")), w.routerOwnerRef(p.router.Name)), true
+	}
 	if p.Holder == "" {
 		return w.dropPacket(NoGatewayNode, "no node holds gateway "+where, w.routerOwnerRef(p.router.Name)), true
 	}
 	return w.checkNodeReady(p.Holder, "holds gateway "+where)
+}
+
+// readyNodesOf returns the nodes of chassis that are Ready and may be gateways.
+func (w *traceRun) readyNodesOf(chassis []string) (out []string) {
+	for _, c := range chassis {
+		if n := w.survey.Cluster.Node(w.nodeOfChassis(c)); n != nil && n.Ready && n.Gateway {
+			out = append(out, n.Name)
+		}
+	}
+	return out
 }
 
 // checkNodeReady ends the path if the node of a chassis is not Ready according to Kubernetes.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/clusterstate"
+	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/match"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -60,16 +61,20 @@ type Path struct {
 	PassedRefs []state.Ref `json:"passed,omitempty"`
 	// Caveats lists what could not be determined, and other hosts that may answer.
 	Caveats []string `json:"doubts,omitempty"`
+	// Target is the port of the pod that gets the packet, for asking its node; nil: no pod gets it.
+	Target *Target `json:"-"`
 	// Steps lists the datapaths passed, for comparison with ovn-trace.
 	Steps []DatapathStep `json:"-"`
 }
 
 // The verdicts.
 const (
-	Answered = "Answered" // the packet arrives, and its reply reaches the client
-	Dropped  = "Dropped"  // the request is dropped
-	Refused  = "Refused"  // the request is rejected, and the sender is told so
-	Lost     = "Lost"     // the reply does not reach the client, or leaves through another network
+	// The packet arrives, and its reply would reach the client: computed. Whether the receiver replies is not known.
+	Delivered = "Delivered"
+	Answered  = "Answered" // also, the receiver was asked through its node's agent, and replied
+	Dropped   = "Dropped"  // the request is dropped
+	Refused   = "Refused"  // the request is rejected, by a rule or by the receiver, and the sender is told so
+	Lost      = "Lost"     // the reply does not reach the client, or leaves through another network
 	// the survey is not enough to decide: the address is not one of the cluster's, or a node forwards the packet
 	Unknown = "Unknown"
 )
@@ -165,7 +170,7 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 		w.endAtForwardingNode(&out, node, first, end)
 	case end.kind == outcomeLost:
 		out.SeenSource, out.Server = netip.Addr{}, netip.AddrPort{}
-		if out.Code == AddressUnknown && w.externalSwitchFor(q.Server.Addr()) == nil {
+		if out.Code == CantTell || out.Code == AddressUnknown && w.externalSwitchFor(q.Server.Addr()) == nil {
 			out.Verdict = Unknown
 		}
 	case end.kind != outcomeArrived || first.switchPort != nil:
@@ -175,6 +180,10 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 		out.Network = w.networkRef(w.exitSwitch).Name
 	}
 	out.Caveats, out.PassedRefs = w.caveats, w.passedRefs
+	if out.Verdict == Delivered && end.kind == outcomeDelivered {
+		out.Target = w.targetOf(end)
+		w.applyPortAnswer(&out)
+	}
 	out.Steps = slices.DeleteFunc(w.steps, func(s DatapathStep) bool { return s.skipOVNTrace })
 	return out
 }
@@ -226,7 +235,9 @@ func (w *traceRun) sendFromPod(f packet) (origin, transition, *Path) {
 	pod := w.podsByName[w.query.Pod]
 	if pod == nil {
 		return origin{}, transition{}, &Path{
-			Verdict: Unknown, Code: CantTell, Reason: "pod " + w.query.Pod + " does not exist",
+			Verdict: Unknown, Code: CantTell,
+			Reason: "pod " + w.query.Pod + " " + w.survey.DescribeAbsence(clusterstate.Kubernetes) +
+				humanize.SuggestName(w.query.Pod, sortedKeys(w.podsByName)),
 		}
 	}
 	at := w.switchPorts[kubeovn.PodPort(pod.Name, pod.Namespace)]
@@ -335,7 +346,7 @@ func (w *traceRun) traceReply(out *Path, first origin, end outcome) {
 	case wrong != nil:
 		out.Verdict, out.Code, out.Reason, out.About = Lost, wrong.Code, wrong.Reason, wrong.About
 	default:
-		out.Verdict, out.Code, out.Reason, out.About = Answered, "", "", nil
+		out.Verdict, out.Code, out.Reason, out.About = Delivered, "", "", nil
 		w.traceNextPacket(out, first, end)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // sees the client's address.
 func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(internet, floatingIP+":80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if p.Network != "public" || p.Server.String() != "10.0.0.2:80" || p.SeenSource.String() != internet {
 		t.Errorf("by %s, to %s, from %s\n%s", p.Network, p.Server, p.SeenSource, formatPath(p))
 	}
@@ -30,7 +30,7 @@ func TestOnePodAnswersOnBothNetworks(t *testing.T) {
 		t.Fatalf("%d ways to two endpoints", len(all))
 	}
 	for i, server := range []string{"10.0.0.2:8080", "10.0.0.3:8080"} {
-		assertVerdict(t, all[i], Answered, "")
+		assertVerdict(t, all[i], Delivered, "")
 		if p := all[i]; p.Network != "cloud" || p.Server.String() != server || p.SeenSource.String() != internet {
 			t.Errorf("by %s, to %s, from %s", p.Network, p.Server, p.SeenSource)
 		}
@@ -73,7 +73,7 @@ func TestReplyWithoutItsLeg(t *testing.T) {
 	// paths without a return port still work
 	for _, q := range []Query{queryFromClient(internet, loadBalancerIP+":80"), queryFromPod("db", internet+":443")} {
 		for _, p := range New(s).Trace(q).Paths {
-			assertVerdict(t, p, Answered, "")
+			assertVerdict(t, p, Delivered, "")
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestForeignPolicy(t *testing.T) {
 	}
 	r.Policies[0] = reroutePolicy(32000, "ip4.src == 10.0.0.2", "")
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Dropped, ForeignPolicyDrops)
-	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Delivered, "")
 }
 
 func TestNetworkPolicy(t *testing.T) {
@@ -103,17 +103,17 @@ func TestNetworkPolicy(t *testing.T) {
 		t.Errorf("about %v", p.About)
 	}
 	allowed := traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":80"))
-	assertVerdict(t, allowed, Answered, "")
+	assertVerdict(t, allowed, Delivered, "")
 	assertHops(t, allowed.RequestHops, "NetworkPolicy acme-shop/guard", "Pod acme-shop/web")
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":81")), Dropped, NetworkPolicyDrops)
 	// replies to its own requests pass
-	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromPod("web", internet+":443")), Delivered, "")
 }
 
 // Replies to an on-link client go directly to it, not through the gateway.
 func TestNeighbourOnTheWire(t *testing.T) {
 	p := traceOnePath(t, shopSurvey(), queryFromClient(neighbour, floatingIP+":80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if leaves := p.ReplyHops[len(p.ReplyHops)-2]; !strings.Contains(leaves.Text, "on-link host") {
 		t.Errorf("the last hop but one: %s", leaves.Text)
 	}
@@ -140,7 +140,7 @@ func TestSourceRanges(t *testing.T) {
 		t.Errorf("about %v", p.About)
 	}
 	for _, p := range New(s).Trace(queryFromClient(neighbour, loadBalancerIP+":80")).Paths {
-		assertVerdict(t, p, Answered, "")
+		assertVerdict(t, p, Delivered, "")
 	}
 }
 
@@ -161,7 +161,7 @@ func TestRulesOfProjects(t *testing.T) {
 		p := traceOnePath(t, s, queryFromClient(internet, loadBalancerIP+":80"))
 		assertVerdict(t, p, Dropped, code)
 		for _, p := range New(s).Trace(queryFromClient(neighbour, loadBalancerIP+":80")).Paths {
-			assertVerdict(t, p, Answered, "")
+			assertVerdict(t, p, Delivered, "")
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestPing(t *testing.T) {
 	for _, server := range []string{floatingIP, defaultSNAT, publicRouterIP} {
 		q := queryFromClient(internet, server+":0")
 		q.Protocol = "icmp"
-		assertVerdict(t, traceOnePath(t, shopSurvey(), q), Answered, "")
+		assertVerdict(t, traceOnePath(t, shopSurvey(), q), Delivered, "")
 	}
 }
 
@@ -232,7 +232,7 @@ func TestPingOfALoadBalancer(t *testing.T) {
 	s.Logical.Router(shop).Balancers[0].VIPs[0].Address = addrPort(defaultSNAT + ":80") // the router's own address
 	q := queryFromClient(internet, defaultSNAT+":0")
 	q.Protocol = "icmp"
-	assertVerdict(t, traceOnePath(t, s, q), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, q), Delivered, "")
 }
 
 // Pods' packets leave through the default network with the project's address, or with that of the pod's floating IP on
@@ -241,7 +241,7 @@ func TestEgress(t *testing.T) {
 	// web's floating IP is on a secondary network
 	for name, seen := range map[string]string{"db": defaultSNAT, "web": defaultSNAT} {
 		p := traceOnePath(t, shopSurvey(), queryFromPod(name, internet+":443"))
-		assertVerdict(t, p, Answered, "")
+		assertVerdict(t, p, Delivered, "")
 		if p.SeenSource.String() != seen || p.Network != "cloud" || p.Server.String() != internet+":443" {
 			t.Errorf("%s is seen as %s by %s", name, p.SeenSource, p.Network)
 		}
@@ -253,13 +253,13 @@ func TestEgress(t *testing.T) {
 		External: addr("100.65.0.44"),
 		Logical:  prefix("10.0.0.4/32"),
 	})
-	if p := traceOnePath(t, s, queryFromPod("db", internet+":443")); p.Verdict != Answered ||
+	if p := traceOnePath(t, s, queryFromPod("db", internet+":443")); p.Verdict != Delivered ||
 		p.SeenSource.String() != "100.65.0.44" {
 		t.Errorf("%s, seen as %s\n%s", p.Verdict, p.SeenSource, formatPath(p))
 	}
 	// An on-link host of the default network is reached directly, not through the gateway.
 	p := traceOnePath(t, shopSurvey(), queryFromPod("db", "100.65.0.77:80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if !slices.ContainsFunc(p.RequestHops, func(h Hop) bool { return strings.Contains(h.Text, "on-link host") }) {
 		t.Error(formatPath(p))
 	}
@@ -277,7 +277,7 @@ func TestEgressIP(t *testing.T) {
 	s := shopSurvey()
 	r := addEgressIP(s)
 	p := traceOnePath(t, s, queryFromPod("db", internet+":443"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if p.SeenSource.String() != "198.51.100.200" || p.Network != "public" {
 		t.Errorf("seen as %s by %s\n%s", p.SeenSource, p.Network, formatPath(p))
 	}
@@ -289,6 +289,43 @@ func TestEgressIP(t *testing.T) {
 	leads := &r.Policies[len(r.Policies)-3]
 	leads.Action, leads.NextHops = "drop", nil
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Dropped, PolicyDrops)
+}
+
+// While the port moves, no node holds it: labelling nodes is not the remedy.
+func TestGatewayThatMoves(t *testing.T) {
+	s := shopSurvey()
+	for i := range s.Cluster.Nodes {
+		s.Cluster.Nodes[i].Gateway = true
+	}
+	for i := range s.Logical.Router(shop).Ports {
+		s.Logical.Router(shop).Ports[i].Holder = ""
+	}
+	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
+	assertVerdict(t, p, Dropped, GatewayUnclaimed)
+	if f, _ := p.Finding(); !strings.Contains(f.Remediation, "again") || strings.Contains(f.Remediation, "Label") {
+		t.Errorf("the remedy is %q", f.Remediation)
+	}
+}
+
+// A pod or node that does not exist gets a suggestion, and an address that could not be looked up is not called foreign.
+func TestWhatIsNotKnown(t *testing.T) {
+	s := shopSurvey()
+	if p := traceOnePath(t, s, queryFromPod("wab", internet+":443")); !strings.Contains(p.Reason, "did you mean acme-shop/web") {
+		t.Errorf("%q", p.Reason)
+	}
+	q := queryFromPod("web", "10.0.0.3:80")
+	q.Pod, q.Node = "", "nod1"
+	if p := traceOnePath(t, s, q); !strings.Contains(p.Reason, "did you mean node1") {
+		t.Errorf("%q", p.Reason)
+	}
+	q = queryFromClient(internet, "192.0.2.7:80")
+	assertVerdict(t, traceOnePath(t, s, q), Unknown, AddressUnknown)
+	s.Unread = []clusterstate.ReadFailure{{System: clusterstate.Northbound, Problem: "no route"}}
+	p := traceOnePath(t, s, q)
+	assertVerdict(t, p, Unknown, CantTell)
+	if !strings.Contains(p.Reason, "could not be read") {
+		t.Errorf("%q", p.Reason)
+	}
 }
 
 func TestNodes(t *testing.T) {
@@ -323,7 +360,7 @@ func TestWires(t *testing.T) {
 	s := shopSurvey()
 	s.Inspected = map[string]clusterstate.NodeInspection{"node3": {Neighbours: []clusterstate.Neighbour{{Address: addr("198.51.100.1")}}}}
 	assertVerdict(t, traceOnePath(t, s, queryFromClient(internet, floatingIP+":80")), Lost, diagnosis.GatewaySilent)
-	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":80")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromClient(neighbour, floatingIP+":80")), Delivered, "")
 	s.Inspected = map[string]clusterstate.NodeInspection{"node1": {Neighbours: []clusterstate.Neighbour{{
 		Address: addr(floatingIP),
 		MACs:    []string{mac(shop + "-ext-public"), "02:00:00:00:00:99"},
@@ -347,7 +384,7 @@ func TestHairpin(t *testing.T) {
 	for _, name := range []string{"db", "web"} {
 		all := New(shopSurvey()).Trace(queryFromPod(name, loadBalancerIP+":80")).Paths
 		for _, p := range all {
-			assertVerdict(t, p, Answered, "")
+			assertVerdict(t, p, Delivered, "")
 		}
 		if len(all) != 2 {
 			t.Errorf("%d ways from %s", len(all), name)
@@ -410,7 +447,7 @@ func TestClusterAddress(t *testing.T) {
 		VIPs: []logical.VIP{{Address: addrPort("10.96.0.7:80"), Backends: webBalancer().VIPs[0].Backends[:1]}},
 	})
 	p := traceOnePath(t, s, queryFromPod("db", "10.96.0.7:80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	assertHops(t, p.RequestHops, "Pod acme-shop/db", "Service acme-shop/web", "Pod acme-shop/web")
 }
 
@@ -420,7 +457,7 @@ func TestUnreadableMatch(t *testing.T) {
 	r := s.Logical.Router(shop)
 	r.Policies = append([]logical.RouterPolicy{reroutePolicy(32001, "ip4.sorc == 10.0.0.2", "")}, r.Policies...)
 	p := traceOnePath(t, s, queryFromClient(internet, floatingIP+":80"))
-	assertVerdict(t, p, Answered, "")
+	assertVerdict(t, p, Delivered, "")
 	if len(p.Caveats) != 1 || !strings.Contains(p.Caveats[0], "can't be evaluated") {
 		t.Errorf("doubts %v", p.Caveats)
 	}
@@ -429,11 +466,11 @@ func TestUnreadableMatch(t *testing.T) {
 func TestPortSecurity(t *testing.T) {
 	s := shopSurvey()
 	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.4"}
-	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Delivered, "")
 	s.Logical.Switch(pods).Ports[2].Security = []string{mac("db") + " 10.0.0.5"}
 	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Dropped, PortSecurityDrops)
 	s.Logical.Switch(pods).Ports[2].Security = []string{" ", mac("db") + " 10.0.0.4"} // a blank entry allows nothing
-	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Answered, "")
+	assertVerdict(t, traceOnePath(t, s, queryFromPod("db", internet+":443")), Delivered, "")
 }
 
 // Every path that fails gives a finding with a remedy.
@@ -465,7 +502,7 @@ func FuzzTrace(f *testing.F) {
 		s.Logical.Groups[0].ACLs[int(change)%4].Match = text
 		s.Logical.Switches[int(change)%3].Ports[0].MAC = text
 		for _, p := range New(s).Trace(q).Paths {
-			if p.Verdict == "" || p.Verdict != Answered && (p.Code == "" || p.Reason == "") {
+			if p.Verdict == "" || p.Verdict != Delivered && (p.Code == "" || p.Reason == "") {
 				t.Errorf("%+v ends without a word: %+v", q, p)
 			}
 		}

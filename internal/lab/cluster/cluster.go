@@ -3,6 +3,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/sallyport/sallyport/internal/engine/mtls"
 	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/lab/pki"
 	"github.com/sallyport/sallyport/internal/lab/proc"
@@ -40,6 +42,7 @@ type Cluster struct {
 const (
 	etcdClient = "http://127.0.0.1:2379"
 	etcdPeer   = "http://127.0.0.1:2380"
+	adminName  = "admin"
 	// APIPort is where the API server listens inside the lab.
 	APIPort = 6443
 )
@@ -83,7 +86,7 @@ func (c *Cluster) credentials() (serving pki.Files, err error) {
 	if _, err := c.CA.Key("service-accounts"); err != nil {
 		return pki.Files{}, err
 	}
-	c.admin, err = c.CA.Issue(pki.Subject{Name: "admin", Groups: []string{"system:masters"}})
+	c.admin, err = c.CA.Issue(pki.Subject{Name: adminName, Groups: []string{"system:masters"}})
 	if err != nil {
 		return pki.Files{}, err
 	}
@@ -96,13 +99,36 @@ func (c *Cluster) credentials() (serving pki.Files, err error) {
 	}})
 }
 
+// KubeletTLS is how kubelets serve the API server, and nobody else.
+func (c *Cluster) KubeletTLS() (*tls.Config, error) {
+	files, err := c.CA.Issue(pki.Subject{Name: "kubelet"})
+	if err != nil {
+		return nil, err
+	}
+	out, err := mtls.Files{Cert: files.Cert, Key: files.Key, CA: files.CA}.ServerConfig()
+	if err != nil {
+		return nil, err
+	}
+	verify := out.VerifyConnection
+	out.VerifyConnection = func(s tls.ConnectionState) error {
+		if err := verify(s); err != nil {
+			return err
+		}
+		if name := s.PeerCertificates[0].Subject.CommonName; name != adminName {
+			return fmt.Errorf("%s may not use kubelets", name)
+		}
+		return nil
+	}
+	return out, nil
+}
+
 func (c *Cluster) localURL() string { return fmt.Sprintf("https://127.0.0.1:%d", APIPort) }
 
 func (c *Cluster) kubeconfig() string { return filepath.Join(c.State, "kubeconfig") }
 
 // WriteKubeconfig writes an administrator's kubeconfig, complete in itself, for the API server at url.
 func (c *Cluster) WriteKubeconfig(path, url string) error {
-	return writeKubeconfig(path, url, "admin", c.admin)
+	return writeKubeconfig(path, url, adminName, c.admin)
 }
 
 // NodeKubeconfig writes a kubeconfig for somebody on a node, and returns its path.

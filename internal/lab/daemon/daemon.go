@@ -147,6 +147,10 @@ func (d *Daemon) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	serving, err := d.cluster.KubeletTLS()
+	if err != nil {
+		return err
+	}
 	lease, _ := d.config.heartbeat()
 	d.client, d.objects = client, objects
 	d.kubelet = kubelet.New(kubelet.Config{
@@ -159,6 +163,7 @@ func (d *Daemon) connect(ctx context.Context) error {
 		Version:       "v" + parts.KubernetesVersion,
 		Inside:        []netip.Prefix{d.config.Blueprint.PodRange(), d.config.Blueprint.ServiceRange()},
 		Log:           slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		TLS:           serving,
 	})
 	go func() {
 		if err := d.kubelet.Run(ctx); err != nil {

@@ -32,6 +32,9 @@ var (
 	southbound = database{name: "sb", schema: "OVN_Southbound", plain: 16642, tls: 6642, peers: 6644}
 )
 
+// toolTimeout is how long OVN's programs wait while a lab starts. It takes milliseconds on an idle machine.
+const toolTimeout = "--timeout=240"
+
 // Start starts the servers of both databases, then northd.
 func (c Central) Start(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -60,7 +63,7 @@ func (c Central) startDatabase(ctx context.Context, db database) error {
 	}
 	for i := range c.Servers {
 		server := c.serverName(db, i)
-		err := c.Shop.run(ctx, "ovsdb-client", "--timeout=60", "wait", "unix:"+c.socket(db, i), db.schema, "connected")
+		err := c.Shop.run(ctx, "ovsdb-client", toolTimeout, "wait", "unix:"+c.socket(db, i), db.schema, "connected")
 		if err != nil {
 			return fmt.Errorf("wait for %s: %w\n%s", server, err, c.Shop.Processes.Tail(server))
 		}
@@ -139,7 +142,7 @@ func TLSPorts() (nb, sb int) { return northbound.tls, southbound.tls }
 
 // Sync waits until northd and every chassis have carried out what is in the northbound database.
 func (c Central) Sync(ctx context.Context) error {
-	return c.Shop.run(ctx, "ovn-nbctl", "--db="+c.NB(), "--timeout=60", "--wait=hv", "sync")
+	return c.Shop.run(ctx, "ovn-nbctl", "--db="+c.NB(), toolTimeout, "--wait=hv", "sync")
 }
 
 // AddFakeChassis writes chassis that nobody runs, all in one transaction.

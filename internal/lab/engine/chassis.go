@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -189,7 +190,7 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Shop.run(ctx, "ovsdb-client", "--timeout=60", "wait", db, "Open_vSwitch", "connected"); err != nil {
+	if err := c.Shop.run(ctx, "ovsdb-client", toolTimeout, "wait", db, "Open_vSwitch", "connected"); err != nil {
 		return err
 	}
 	if err := c.vsctl(ctx, "--no-wait", "init"); err != nil {
@@ -228,12 +229,13 @@ func (c *Chassis) process(name, program string, args ...string) (*proc.Process, 
 
 // configure writes the switch's whole configuration in one transaction and waits until vswitchd has carried it out.
 func (c *Chassis) configure(ctx context.Context) error {
-	var mappings []string
+	var mappings, macs []string
 	for _, p := range c.Providers {
 		mappings = append(mappings, p.Network+":"+p.Bridge())
+		macs = append(macs, p.Network+":"+chassisMAC(c.Node.Name, p.Network))
 	}
 	args := []string{
-		"--timeout=60", "--", "set", "open", ".",
+		toolTimeout, "--", "set", "open", ".",
 		"external_ids:system-id=" + c.Node.Name,
 		"external_ids:hostname=" + c.Node.Name,
 		"external_ids:ovn-remote=\"" + c.SB + "\"",
@@ -242,6 +244,7 @@ func (c *Chassis) configure(ctx context.Context) error {
 		"external_ids:ovn-bridge-datapath-type=" + c.Datapath.String(),
 		"external_ids:ovn-monitor-all=true",
 		"external_ids:ovn-bridge-mappings=\"" + strings.Join(mappings, ",") + "\"",
+		"external_ids:ovn-chassis-mac-mappings=\"" + strings.Join(macs, ",") + "\"", // as Kube-OVN's daemon does
 	}
 	if c.Datapath != Kernel {
 		args = append(args, c.bridge(tunnelBridge, tunnelInterface)...)
@@ -274,9 +277,17 @@ func tunnelMAC(end netip.Addr) string {
 	return net.HardwareAddr{2, 0, ip[0], ip[1], ip[2], ip[3]}.String()
 }
 
+// chassisMAC is the MAC address of a node's routers on a network whose gateways are elsewhere. Kube-OVN's daemon draws
+// one; it must not be that of the uplink, because OVN takes frames with it for those of a router.
+func chassisMAC(node, network string) string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%s", node, network)
+	return net.HardwareAddr(h.Sum([]byte{2, 1})).String()
+}
+
 // WaitRegistered waits until ovn-controller has written the node's Chassis row.
 func (c *Chassis) WaitRegistered(ctx context.Context, central Central) error {
-	return c.Shop.run(ctx, "ovn-sbctl", "--db="+central.SB(), "--timeout=60", "wait-until", "chassis", c.Node.Name)
+	return c.Shop.run(ctx, "ovn-sbctl", "--db="+central.SB(), toolTimeout, "wait-until", "chassis", c.Node.Name)
 }
 
 func (c *Chassis) path(name string) string { return filepath.Join(c.Shop.dir(c.Node.Name), name) }

@@ -4,6 +4,7 @@ package kubelet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,7 @@ type Config struct {
 	Version       string         // the Kubernetes version that nodes report
 	Inside        []netip.Prefix // pods and Services: what nodes reach through OVN
 	Log           *slog.Logger   // nil: silent
+	TLS           *tls.Config    // of the server for the API server's requests; nil: there is none
 }
 
 const (

@@ -49,6 +49,7 @@ func nodeStatus(old corev1.NodeStatus, n Node, version string, boots int, now ti
 		{Type: corev1.NodeInternalIP, Address: n.Management.Addr().String()},
 		{Type: corev1.NodeHostName, Address: n.Name},
 	}
+	s.DaemonEndpoints.KubeletEndpoint.Port = serverPort
 	s.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: n.Name, SystemUUID: n.Name, BootID: fmt.Sprintf("%s-%d", n.Name, boots),
 		OSImage: "Sallyport lab", OperatingSystem: "linux", Architecture: runtime.GOARCH,

@@ -38,6 +38,9 @@ func (k *Kubelet) Register(ctx context.Context, n Node) error {
 	if known {
 		return fmt.Errorf("node %s is registered already", n.Name)
 	}
+	if err := k.serve(ctx, m); err != nil {
+		return err
+	}
 	k.updateContact(m)
 	k.wake(m)
 	return nil

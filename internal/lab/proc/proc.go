@@ -2,9 +2,11 @@
 package proc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,8 +250,49 @@ func (p *Process) send(sig syscall.Signal) error {
 	return nil
 }
 
-// Pause stops the process from running without ending it; Resume lets it go on.
-func (p *Process) Pause() error { return p.setPaused(true, syscall.SIGSTOP) }
+// Pause stops the process from running without ending it, and returns when it has stopped; Resume lets it go on.
+func (p *Process) Pause() error {
+	if err := p.setPaused(true, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(pauseLimit)
+	for {
+		stopped, err := IsStopped(p.PID())
+		if err != nil || stopped || !p.Running() {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s still runs %v after SIGSTOP", p.Spec.Name, pauseLimit)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// pauseLimit is how long a process may take to stop. The thread that takes the signal must get a processor first.
+const pauseLimit = 10 * time.Second
+
+// IsStopped reports whether all threads of a process are stopped by a signal. A process that received SIGSTOP runs on until
+// one of its threads has been scheduled and has seen it.
+func IsStopped(pid int) (bool, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false, err
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
+		if err != nil {
+			return false, err
+		}
+		// "PID (NAME) STATE …", and the name may have spaces and parentheses.
+		if state := raw[bytes.LastIndexByte(raw, ')')+1:]; !bytes.HasPrefix(state, []byte(" T ")) {
+			return false, nil
+		}
+	}
+	return len(files) > 0, nil
+}
 
 // Resume lets a paused process go on.
 func (p *Process) Resume() error { return p.setPaused(false, syscall.SIGCONT) }

@@ -98,6 +98,9 @@ func TestPausedProcessDoesNotRun(t *testing.T) {
 		state string
 	}{{p.Pause, unix.WSTOPPED, "paused"}, {p.Resume, unix.WCONTINUED, "running"}} {
 		must(t, c.do())
+		if stopped, err := IsStopped(p.PID()); err != nil || stopped != (c.state == "paused") {
+			t.Errorf("%s: stopped %v, %v", c.state, stopped, err)
+		}
 		if err := unix.Waitid(unix.P_PID, p.PID(), &unix.Siginfo{}, c.event, nil); err != nil ||
 			p.State().State != c.state {
 			t.Errorf("%v, state %s, want %s", err, p.State().State, c.state)

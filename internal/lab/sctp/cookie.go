@@ -53,6 +53,13 @@ func (s secret) open(b []byte, id pair, now time.Time) (cookie, error) {
 	return c, nil
 }
 
+// chooseTags returns the tag and the first TSN of the server for a client's tag: as good as random for anybody else, and
+// never 0.
+func (s secret) chooseTags(theirs uint32, id pair) (tag, tsn uint32) {
+	sum := s.sign(binary.BigEndian.AppendUint32(nil, theirs), id)
+	return binary.BigEndian.Uint32(sum) | 1, binary.BigEndian.Uint32(sum[4:]) | 1
+}
+
 // sign binds a cookie to the two ends it was made for.
 func (s secret) sign(b []byte, id pair) []byte {
 	h := hmac.New(sha256.New, s[:])

@@ -53,13 +53,15 @@ func (s *server) handle(p packet, id pair, now time.Time) []packet {
 	return s.converse(a, p.chunks, id, now)
 }
 
-// meet answers INIT and remembers nothing.
+// meet answers INIT and remembers nothing. A repeated INIT gets the same answer: its client may take either, and a router
+// on the way drops what has the tag of the earlier one.
 func (s *server) meet(p packet, id pair, now time.Time) []packet {
 	peer, err := parseInitial(p.chunks[0])
 	if err != nil || p.tag != 0 || len(p.chunks) > 1 {
 		return nil
 	}
-	c := cookie{mine: newTag(), theirs: peer.tag, mineTSN: newTag(), theirsTSN: peer.tsn, made: now}
+	c := cookie{theirs: peer.tag, theirsTSN: peer.tsn, made: now}
+	c.mine, c.mineTSN = s.secret.chooseTags(peer.tag, id)
 	reply := initial{tag: c.mine, tsn: c.mineTSN, cookie: s.secret.seal(c, id)}
 	return packets(p, peer.tag, reply.encode(kindInitAck))
 }

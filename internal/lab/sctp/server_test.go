@@ -50,6 +50,27 @@ func TestInitCostsNoMemory(t *testing.T) {
 	}
 }
 
+func TestRepeatedInitGetsTheSameTag(t *testing.T) {
+	s := newServer([]uint16{80}, echo)
+	now := time.Now()
+	ask := func(c *client, at time.Time) initial {
+		t.Helper()
+		got, err := parseInitial(s.handle(c.due()[0], between, at)[0].chunks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	c := newClient(50000, 80, nil)
+	first, again := ask(c, now), ask(c, now.Add(time.Second))
+	if first.tag != again.tag || first.tsn != again.tsn {
+		t.Errorf("tags %x and %x, first TSNs %x and %x", first.tag, again.tag, first.tsn, again.tsn)
+	}
+	if other := ask(newClient(50000, 80, nil), now); other.tag == first.tag {
+		t.Error("another association has the same tag")
+	}
+}
+
 func TestCookieIsRefused(t *testing.T) {
 	s := newServer([]uint16{80}, echo)
 	now := time.Now()

@@ -7,6 +7,7 @@ package clusterstate
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/model/logical"
@@ -44,6 +45,17 @@ const (
 	Northbound = "OVN northbound database"
 	Southbound = "OVN southbound database"
 )
+
+// DescribeAbsence returns what it means that an object of one of these systems is not in the state: that it does not exist,
+// or that nobody knows.
+func (s *State) DescribeAbsence(systems ...string) string {
+	for _, u := range s.Unread {
+		if slices.Contains(systems, u.System) {
+			return "could not be read: " + u.System + ": " + u.Problem
+		}
+	}
+	return "does not exist"
+}
 
 // Cluster has the Kubernetes objects, sorted by namespace and name.
 type Cluster struct {
@@ -367,6 +379,7 @@ type NodeInspection struct {
 	Routes     []RouteLookup
 	Connection []Connection
 	Usage      []AddressUsage
+	Ports      []PortAnswer `json:",omitempty"`
 	Switch     OpenVSwitch
 }
 
@@ -408,6 +421,23 @@ type Connection struct {
 	Zone                          int
 	ZoneName                      string // a logical port, or a router or switch with the suffix _dnat or _snat
 }
+
+// PortAnswer is what a pod answered to a first packet from its gateway.
+type PortAnswer struct {
+	LogicalPort string
+	Address     netip.AddrPort
+	Protocol    string
+	Result      string // one of the constants below; empty: it was not asked
+	Problem     string // why it was not asked
+}
+
+// Results of PortAnswer.
+const (
+	PortOpen     = "Open"
+	PortClosed   = "Closed"
+	PortRejected = "Rejected"
+	PortSilent   = "Silent"
+)
 
 // AddressUsage is how many connections of a node use an address, and the destination with the most ports in use.
 type AddressUsage struct {

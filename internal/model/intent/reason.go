@@ -63,6 +63,7 @@ const (
 	// Programmed
 	Programmed         = "Programmed"
 	NotAccepted        = "NotAccepted"
+	NotResolved        = "NotResolved"
 	Programming        = "Programming"
 	WriteFailed        = "WriteFailed"
 	PoolExhausted      = "PoolExhausted"
@@ -107,6 +108,7 @@ const (
 
 	// Only in events; the reason is that of OVN-Kubernetes.
 	UndefinedRequest = "UndefinedRequest"
+	Moved            = "Moved"
 
 	// ReturnPath
 	ReturnPathConnection = "Connection"
@@ -129,11 +131,14 @@ const (
 // IsTransientReason reports whether every object passes through a reason. Such a reason gets a condition, but no event.
 func IsTransientReason(reason string) bool {
 	return slices.Contains([]string{
-		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, Deleting, ProjectDeleting,
+		Programming, WaitingForEngine, WaitingForEIp, WaitingForAgent, NotAccepted, NotResolved, Deleting, ProjectDeleting,
 		CleaningUp,
 		Accepted, ResolvedRefs, HasEndpoints, ReturnPathConnection, ReturnPathSource,
 	}, reason)
 }
+
+// IsConsequence reports whether a reason says only that another condition has the reason.
+func IsConsequence(reason string) bool { return reason == NotAccepted || reason == NotResolved }
 
 // ReasonDoc documents a reason: its meaning and the remedy.
 type ReasonDoc struct{ Condition, Reason, Meaning, Remedy string }
@@ -319,8 +324,12 @@ var Reasons = []ReasonDoc{
 	},
 	{"Programmed", Programmed, "Everything was observed in Kubernetes and in the OVN northbound database.", "Nothing."},
 	{
-		"Programmed", NotAccepted, "The object is not accepted or not resolved, so nothing is written for it.",
-		"Check the other conditions.",
+		"Programmed", NotAccepted, "The object is not accepted, so nothing is written for it.",
+		"Check the condition Accepted. The message repeats its reason.",
+	},
+	{
+		"Programmed", NotResolved, "An object that this one refers to does not exist or can't be used, so nothing is written for it.",
+		"Check the condition ResolvedRefs. The message repeats its reason.",
 	},
 	{
 		"Programmed", Programming, "The writes are not observed yet.",
@@ -477,6 +486,10 @@ var Reasons = []ReasonDoc{
 		"ReturnPath", EngineTooOld,
 		"OVN is too old for returnPath Connection. The source address of the pod selects the network, as with Source.",
 		"Upgrade OVN to 24.09 or later, or set returnPath Source.",
+	},
+	{
+		"Event", Moved, "An egress address moved to another node, or the target of a FIp to another address.",
+		"Nothing. The message names both.",
 	},
 	{
 		"Event", UndefinedRequest, "Several EgressIPs select the same pod. The pod uses the addresses of the oldest.",

@@ -20,7 +20,7 @@ type RowKey struct {
 
 // tableOrder is the order in which rows are created: rows come after those they refer to.
 var tableOrder = []string{
-	"NB_Global", "Logical_Router", "Address_Set", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis",
+	"NB_Global", "Logical_Router", "Address_Set", "Address_Set addresses", "HA_Chassis_Group", "Logical_Router_Port", "Gateway_Chassis",
 	"Static_MAC_Binding",
 	"Logical_Switch_Port",
 	"Port_Group", "ACL", "QoS",

@@ -157,6 +157,29 @@ func (a AddressSet) Equal(o Row) bool { return Row(a) == o }
 
 func (a AddressSet) String() string { return "{" + a.Addresses + "}" }
 
+// AddressSetMember is whether an address is in an address set. It changes one entry of a set that may have many
+// thousands. Like this, all entries of a change are written at once, those that come and those that go.
+type AddressSetMember struct {
+	Set     string
+	Address netip.Addr
+	IsIn    bool
+}
+
+// Key returns the set and the address.
+func (m AddressSetMember) Key(router string) RowKey {
+	return RowKey{"Address_Set addresses", router, m.Set + " " + m.Address.String()}
+}
+
+// Equal compares all fields.
+func (m AddressSetMember) Equal(o Row) bool { return Row(m) == o }
+
+func (m AddressSetMember) String() string {
+	if m.IsIn {
+		return "in"
+	}
+	return "out"
+}
+
 // ACL is an ACL of a port group.
 type ACL struct {
 	PortGroup      string

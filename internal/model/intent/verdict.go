@@ -80,6 +80,7 @@ type ProjectFacts struct {
 	Namespace, Vpc, Subnet string
 	ExternalIP             netip.Addr
 	EIpsUsed               int
+	EIpQuota               int // 0: none
 	// Misplaced is the number of pods on networks where they do not belong.
 	Misplaced int
 }
@@ -98,6 +99,7 @@ type EIpFacts struct {
 type FIpFacts struct {
 	EIp      string
 	External netip.Addr
+	Network  string // the external subnet that External is on
 	OvnFip   string
 	Target   netip.Addr
 	VM       *VMInterface

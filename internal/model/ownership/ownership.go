@@ -32,6 +32,14 @@ const (
 	ReminderAnnotation = "kube-dc.com/reminded-at"
 )
 
+// Objects of `sallyport check --run`. A run has an organization of its own: a namespace with this prefix and the id of the
+// run. The label has the id, too. The annotation has the time at which the run has ended for certain.
+const (
+	CheckPrefix          = "sallyport-check-"
+	CheckRunLabel        = "kube-dc.com/check-run"
+	CheckUntilAnnotation = "kube-dc.com/check-until"
+)
+
 // Labels of the agent's pods, set by the chart.
 const (
 	AgentLabel = "app.kubernetes.io/name"

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go4.org/netipx"
+
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
@@ -51,9 +53,11 @@ type VpcInput struct {
 	VMs  map[string][]intent.VMInterface
 
 	// Selections are the EgressIPs that select pods of the shard, and PodAddresses the addresses of all pods of which it
-	// is known whether they are selected, present only if there are Selections.
+	// is known whether they are selected, present only if there are Selections. In the management VPC, EgressPods are the
+	// pods that both follow from.
 	Selections   []Selection
 	PodAddresses []netip.Addr
+	EgressPods   *EgressPods
 
 	// EgressServices and EgressRoutes redirect pods of the shard to other networks or source addresses.
 	EgressServices []EgressService
@@ -278,6 +282,20 @@ type PodSubnet struct {
 	UsedIPRanges []AddressRange
 }
 
+// UsedAtEnd returns the addresses that pods have among the last ones of the Subnet.
+func (s PodSubnet) UsedAtEnd(count int) (out []netip.Addr) {
+	for _, within := range s.Prefixes {
+		a := netipx.PrefixLastIP(within)
+		for range count {
+			if slices.ContainsFunc(s.UsedIPRanges, func(r AddressRange) bool { return r.Contains(a) }) {
+				out = append(out, a)
+			}
+			a = a.Prev()
+		}
+	}
+	return out
+}
+
 // Meta is the common metadata of API objects.
 type Meta struct {
 	Namespace, Name, UID string
@@ -403,6 +421,8 @@ type Engine struct {
 	SnatRule       OvnSnatRule
 	// RouterPorts are the names of the router's ports in the OVN northbound database; nil: there is no router.
 	RouterPorts map[string]bool
+	// OrphanedSince is when the router was first seen without its Vpc; zero: it has one, or does not exist.
+	OrphanedSince time.Time
 	// PortNetworks are the networks of the ports that Kube-OVN created, by name.
 	PortNetworks map[string]netip.Prefix
 	// Leftovers are the names of rows that Kube-OVN creates for a VPC besides the router and does not remove with it.

@@ -149,8 +149,10 @@ func wholeObjectFinding(v intent.Verdict, outcome Outcome) intent.Finding {
 		failed, missing = append(failed, outcome.Failed[ref]...), append(missing, outcome.Missing[ref]...)
 	}
 	switch {
-	case !v.Accepted.OK() || !v.Resolved.OK():
-		return intent.Finding{Reason: intent.NotAccepted, Message: "see the other conditions"}
+	case !v.Accepted.OK():
+		return intent.Finding{Reason: intent.NotAccepted, Message: v.Accepted.Reason + ": " + v.Accepted.Message}
+	case !v.Resolved.OK():
+		return intent.Finding{Reason: intent.NotResolved, Message: v.Resolved.Reason + ": " + v.Resolved.Message}
 	case len(failed) > 0:
 		return intent.Finding{Reason: intent.WriteFailed, Message: summarizeLines(failed)}
 	case !v.Waiting.OK():
@@ -239,6 +241,9 @@ func listConditions(v intent.Verdict, programmed intent.Finding) []condition {
 		newCondition(kubedcv1.ConditionResolvedRefs, intent.ResolvedRefs, v.Resolved),
 		newCondition(kubedcv1.ConditionProgrammed, intent.Programmed, programmed),
 	}
+	if programmed.OK() {
+		list[len(list)-1].Message = describeProgrammed(v)
+	}
 	if !v.Held.OK() {
 		list = append(list, newCondition(ConditionDeletable, "", v.Held))
 	}
@@ -272,13 +277,14 @@ func statusFields(v intent.Verdict, ready bool) map[string]any {
 		return encodeJSONMap(kubedcv1.ProjectStatus{
 			Namespace: f.Namespace, VPC: f.Vpc, Subnet: f.Subnet, ExternalIP: formatAddr(f.ExternalIP),
 			EIpsUsed: int32(f.EIpsUsed), //nolint:gosec // fewer than there are addresses
+			EIps:     formatQuota(f.EIpsUsed, f.EIpQuota),
 			Ready:    ready, ObservedGeneration: v.Generation,
 		})
 	case intent.EIpFacts:
 		return encodeJSONMap(eipStatus(v, f, ready))
 	case intent.FIpFacts:
 		s := kubedcv1.FIpStatus{
-			EIp: f.EIp, ExternalIP: formatAddr(f.External), OvnFip: f.OvnFip, ResolvedTargetIP: formatAddr(f.Target),
+			EIp: f.EIp, ExternalIP: formatAddr(f.External), ExternalNetwork: f.Network, OvnFip: f.OvnFip, ResolvedTargetIP: formatAddr(f.Target),
 			Ready: ready, ObservedGeneration: v.Generation,
 		}
 		switch {
@@ -322,6 +328,7 @@ func eipStatus(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStat
 		}
 		s.Owners = append(s.Owners, kubedcv1.EIpOwner{OwnerRef: h.Name, Type: string(h.Kind)})
 	}
+	s.UsedBy = describeHolders(f.Holders)
 	return s
 }
 

@@ -79,7 +79,7 @@ func TestConditions(t *testing.T) {
 		},
 		"names what is not there": {
 			verdict: intent.Verdict{Resolved: wrong},
-			want:    []string{"Accepted=True Accepted", "Programmed=False NotAccepted", "ResolvedRefs=False Wrong"},
+			want:    []string{"Accepted=True Accepted", "Programmed=False NotResolved", "ResolvedRefs=False Wrong"},
 		},
 		"waits": {
 			verdict: intent.Verdict{Waiting: wrong}, missing: []string{"a row"},
@@ -197,8 +197,9 @@ func TestFields(t *testing.T) {
 				Subnet:     "acme-prod-default",
 				ExternalIP: address("100.65.0.2"),
 				EIpsUsed:   2,
+				EIpQuota:   8,
 			},
-			`{"eipsUsed":2,"externalIP":"100.65.0.2","namespace":"acme-prod","observedGeneration":7,"ready":true,` +
+			`{"eips":"2/8","eipsUsed":2,"externalIP":"100.65.0.2","namespace":"acme-prod","observedGeneration":7,"ready":true,` +
 				`"subnet":"acme-prod-default","vpc":"acme-prod"}`,
 		},
 		"an address that nobody uses": {
@@ -209,7 +210,7 @@ func TestFields(t *testing.T) {
 		"an address that a FIp made for itself, before it has one": {
 			intent.EIpFacts{OvnEip: "eip-acme-prod-web", Holders: []intent.ObjectKey{testFIp}, MadeForOwner: true},
 			`{"deleteReleased":true,"observedGeneration":7,"ovnEIpRef":"eip-acme-prod-web","owners":[{"ownerRef":"web","type":"FIp"}],` +
-				`"ownershipType":"Exclusive","ready":true}`,
+				`"ownershipType":"Exclusive","ready":true,"usedBy":"FIp web"}`,
 		},
 		"a floating IP": {
 			intent.FIpFacts{
@@ -327,7 +328,7 @@ func TestCount(t *testing.T) {
 		{"FIp", "Accepted", "True", "Accepted"}:         3,
 		{"FIp", "ResolvedRefs", "True", "ResolvedRefs"}: 2, {"FIp", "ResolvedRefs", "False", "Wrong"}: 1,
 		{"FIp", "Programmed", "True", "Programmed"}: 1, {"FIp", "Programmed", "False", "WriteFailed"}: 1,
-		{"FIp", "Programmed", "False", "NotAccepted"}: 1,
+		{"FIp", "Programmed", "False", "NotResolved"}: 1,
 	}
 	if got := CountConditions(verdicts, outcome); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

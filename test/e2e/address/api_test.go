@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,12 +66,12 @@ func TestAPITakesKubeDCManifests(t *testing.T) {
 // expectStoredUnchanged applies an object and compares what the API server stores with the manifest.
 func expectStoredUnchanged(t *testing.T, c *harness.Cluster, scheme *runtime.Scheme, o *unstructured.Unstructured) {
 	t.Helper()
-	if err := c.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
+	if err := c.Objects.ApplyObject(harness.Within(t, harness.Patience), o); err != nil {
 		t.Error(err)
 		return
 	}
 	ref := manifest.Ref{GVK: o.GroupVersionKind(), Namespace: o.GetNamespace(), Name: o.GetName()}
-	got, err := c.Objects.Get(harness.Within(t, time.Minute), ref)
+	got, err := c.Objects.Get(harness.Within(t, harness.Patience), ref)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +130,7 @@ func (r validationCase) manifestOf(namespace, name, spec string) string {
 
 func expectRefusal(t *testing.T, c *harness.Cluster, text, refusal string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	err := c.Objects.Apply(ctx, text)
 	if err == nil || !strings.Contains(err.Error(), refusal) {

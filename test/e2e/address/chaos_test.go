@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -45,13 +46,43 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("the controller's log ends with\n%s", ctl.LogTail(30))
+		f.describeUnsettled(t)
+		t.FailNow()
 	}
 	item.AddFigure("seed %d: %d changes in %d projects; undisturbed %.1f s to settle, with %d faults (%s) %.1f s; the controller ran all the time",
 		s.seed, s.countSteps(), len(s.tenants), took.Seconds(), f.faultCount, f, tookDisturbed.Seconds())
 	item.AddFigure("%s", same)
 	checkDeletionDuringOutage(t, c, item)
+	checkForgottenRouter(t, c, item)
 	ctl.Stop(syscall.SIGTERM)
 	checkLeaderFailover(t, c, item)
+}
+
+// describeUnsettled logs what the controller does while nothing changes, and what Kube-OVN logged about each project that
+// is not Programmed.
+func (s *churnRun) describeUnsettled(t *testing.T) {
+	t.Helper()
+	before := s.controller.ReadMetrics(t)
+	<-time.After(35 * time.Second) // waiting shards run every 30 s
+	after := s.controller.ReadMetrics(t)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if d := after[name] - before[name]; d != 0 && strings.HasPrefix(name, "sallyport_shard") {
+			t.Logf("in the next 35 s: %s %+.0f", name, d)
+		}
+	}
+	for _, n := range s.tenants {
+		name := n.projectName()
+		o, err := s.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Project", churnOrganization, name))
+		if err != nil || manifest.True("Programmed")(o) {
+			continue
+		}
+		vpc := churnOrganization + "-" + name
+		t.Logf("about %s, Kube-OVN logged\n%s\n%s", vpc, s.GrepProcessLog("kube-ovn-controller", vpc, 120),
+			s.RunNbctl(t, "--if-exists", "list", "Logical_Router", vpc))
+		if v, err := s.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Vpc", "", vpc)); err == nil {
+			t.Logf("%v", v.Object)
+		}
+	}
 }
 
 // faultInjector injects faults around the controller.
@@ -131,7 +162,7 @@ func (f *faultInjector) failOverNBLeader(t *testing.T) {
 	f.ControlLab(t, "kill", leader)
 	f.waitForNBLeader(t)
 	f.ControlLab(t, "start", leader)
-	f.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+f.DatabaseFile(leader, "sock"), "OVN_Northbound",
+	f.RunTool(t, "ovsdb-client", harness.ToolTimeout, "wait", "unix:"+f.DatabaseFile(leader, "sock"), "OVN_Northbound",
 		"connected")
 	f.counts["northbound leader"]++
 }

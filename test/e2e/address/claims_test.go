@@ -150,7 +150,7 @@ status:
   resolvedTargetIP: 10.61.9.9
   ready: true
   conditions: [{type: Programmed, status: "True", reason: Lie, message: "", lastTransitionTime: %q}]`, now)
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), text); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience), text); err != nil {
 		t.Fatal(err)
 	}
 	c.WaitForObject(t, "FIp", "claims-nobodys", "lie", func(o *unstructured.Unstructured) bool {

@@ -57,7 +57,7 @@ func recordClaims(t *testing.T, c *harness.Cluster, organization string) *claimR
 		t.Fatal(err)
 	}
 	for _, list := range []client.ObjectList{&kubedcv1.ProjectList{}, &kubedcv1.EIpList{}, &kubedcv1.FIpList{}} {
-		if err := api.List(harness.Within(t, time.Minute), list); err != nil {
+		if err := api.List(harness.Within(t, harness.Patience), list); err != nil {
 			t.Fatal(err)
 		}
 		events, err := api.Watch(t.Context(), list,

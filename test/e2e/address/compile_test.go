@@ -28,7 +28,7 @@ func TestCore8Compile(t *testing.T) {
 		}
 		return string(out)
 	}
-	out := run(5*time.Minute, "-v", "./internal/compile/...")
+	out := run(15*time.Minute, "-v", "./internal/compile/...")
 	goldens := strings.Count(out, "--- PASS: TestGolden/")
 	if goldens == 0 {
 		t.Errorf("no golden case ran:\n%s", out)

@@ -15,7 +15,7 @@ import (
 func retargetFIP(t *testing.T, f *harness.ScaleFixture, i int) time.Duration {
 	t.Helper()
 	begin, namespace := time.Now(), f.NamespaceOf(f.ProbeProject(i))
-	err := f.Objects.Apply(harness.Within(t, time.Minute), fmt.Sprintf(
+	err := f.Objects.Apply(harness.Within(t, harness.Patience), fmt.Sprintf(
 		"{apiVersion: kube-dc.com/v1, kind: FIp, metadata: {namespace: %s, name: %s}, spec: {eip: %[2]s, ipAddress: 10.0.0.101}}", namespace, harness.ProbeName))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func measureKubeOVNChange(t *testing.T, f *harness.ScaleFixture, i int) time.Dur
 
 func deleteManifests(t *testing.T, f *harness.ScaleFixture, text string) {
 	t.Helper()
-	if err := f.Objects.Delete(harness.Within(t, time.Minute), text); err != nil {
+	if err := f.Objects.Delete(harness.Within(t, harness.Patience), text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -58,7 +58,7 @@ func deleteManifests(t *testing.T, f *harness.ScaleFixture, text string) {
 // applyUntilReady applies a Kube-OVN object, waits until it is ready, and returns the address that it has by then.
 func applyUntilReady(t *testing.T, f *harness.ScaleFixture, kind, text string) (address string) {
 	t.Helper()
-	if err := f.Objects.Apply(harness.Within(t, time.Minute), text); err != nil {
+	if err := f.Objects.Apply(harness.Within(t, harness.Patience), text); err != nil {
 		t.Fatal(err)
 	}
 	f.WaitForObject(t, kind, "", harness.ProbeName, func(o *unstructured.Unstructured) bool {

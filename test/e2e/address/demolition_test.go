@@ -40,7 +40,7 @@ func (d *deletionRun) deleteAll(t *testing.T) []time.Duration {
 		err = gone
 	}
 	if err == nil {
-		err = d.Objects.Delete(harness.Within(t, time.Minute),
+		err = d.Objects.Delete(harness.Within(t, harness.Patience),
 			"{apiVersion: v1, kind: Namespace, metadata: {name: keep}}")
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ func (p *driftedProject) nbctl(args ...string) func() error {
 
 func (p *driftedProject) tryNbctl(args ...string) (string, error) {
 	cmd, err := p.Command("", "lab", append([]string{
-		p.Parts.Program("ovn-nbctl"), "--db=unix:" + filepath.Join(p.Dir, "data/ovn/nb1.sock"), "--timeout=30",
+		p.Parts.Program("ovn-nbctl"), "--db=unix:" + filepath.Join(p.Dir, "data/ovn/nb1.sock"), harness.ToolTimeout,
 	}, args...)...)
 	if err != nil {
 		return "", err

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,7 +138,7 @@ func (p *driftedProject) addForeignCondition(t *testing.T) {
 		"type": "foreign", "status": "True", "reason": "Seen", "message": "",
 		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
-	err := p.api.Status().Apply(harness.Within(t, time.Minute), client.ApplyConfigurationFromUnstructured(o),
+	err := p.api.Status().Apply(harness.Within(t, harness.Patience), client.ApplyConfigurationFromUnstructured(o),
 		client.FieldOwner("auditor"))
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +156,7 @@ func (p *driftedProject) collectForeign(t *testing.T) stateDump {
 		return !ours && !adopted && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(line, w) })
 	})
 	read := func(kind, namespace, name string) *unstructured.Unstructured {
-		o, err := p.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, namespace, name))
+		o, err := p.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef(kind, namespace, name))
 		if err != nil || o == nil {
 			t.Fatalf("%s %s: %v", kind, name, err)
 		}

@@ -17,16 +17,17 @@ import (
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // eventJitter is how much later than a status the event of an earlier row may arrive, because the two use different
 // connections.
-const eventJitter = 50 * time.Millisecond
+var eventJitter = show.ChooseSize(50*time.Millisecond, 500*time.Millisecond)
 
 // staleness is how long after a row was deleted an object may still report it. The controller reads the row, then
 // writes the status; Kube-OVN may delete the row in between, and the next run corrects the status. A row that never
 // existed is not excused.
-const staleness = 2 * time.Second
+var staleness = show.ChooseSize(2*time.Second, 20*time.Second)
 
 // rowHistory records when each northbound row was added and removed, by content.
 type rowHistory struct {
@@ -157,7 +158,7 @@ func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.Connect(harness.Within(t, 30*time.Second)); err != nil {
+	if err := conn.Connect(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
@@ -166,7 +167,7 @@ func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 		DeleteFunc: func(_ string, row model.Model) { h.recordChange(row, nil) },
 		UpdateFunc: func(_ string, old, row model.Model) { h.recordChange(old, row) },
 	})
-	if _, err := conn.Monitor(harness.Within(t, 30*time.Second), nb.MonitorRequest()); err != nil {
+	if _, err := conn.Monitor(harness.Within(t, harness.Patience), nb.MonitorRequest()); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -175,7 +176,7 @@ func watchRowHistory(t *testing.T, c *harness.Cluster) *rowHistory {
 // nbEndpoint returns the address of the northbound database from outside.
 func nbEndpoint(t *testing.T, c *harness.Cluster) string {
 	t.Helper()
-	status, err := c.Status(harness.Within(t, time.Minute))
+	status, err := c.Status(harness.Within(t, harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

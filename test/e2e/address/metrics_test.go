@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	wiring "github.com/sallyport/sallyport/internal/controller"
 	"github.com/sallyport/sallyport/test/e2e/harness"
@@ -65,7 +64,7 @@ func TestRepairsAreCounted(t *testing.T) {
 	waitForNAT(t, c, "10.67.0.10")
 	waitQuiet(t, c)
 	before := repairs()
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), fmt.Sprintf(fip, "b")); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience), fmt.Sprintf(fip, "b")); err != nil {
 		t.Fatal(err)
 	}
 	waitForNAT(t, c, "10.67.0.11")

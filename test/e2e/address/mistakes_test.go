@@ -88,7 +88,7 @@ func checkMistake(t *testing.T, c *harness.Cluster, m userMistake) {
 func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	t.Helper()
 	kind, namespace, name := harness.ParseObjectName(m.object)
-	o, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, namespace, name))
+	o, err := c.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef(kind, namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func expectExplanation(t *testing.T, c *harness.Cluster, m userMistake) {
 	}
 	var last corev1.Event
 	c.PollUntil(t, "an event "+m.reason+" on "+m.object, func() bool {
-		list, err := c.Client.CoreV1().Events(namespace).List(harness.Within(t, time.Minute),
+		list, err := c.Client.CoreV1().Events(namespace).List(harness.Within(t, harness.Patience),
 			metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func firstMissing(text string, words []string) string {
 // expectNoTransientEvents checks that there are no events for the intermediate states that every object passes.
 func expectNoTransientEvents(t *testing.T, c *harness.Cluster) {
 	t.Helper()
-	list, err := c.Client.CoreV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	list, err := c.Client.CoreV1().Events("").List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

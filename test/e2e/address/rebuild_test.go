@@ -61,7 +61,7 @@ func checkRebuild(t *testing.T, c *harness.Cluster, figure func(string, ...any))
 // waitReplaced makes a change and waits until an object is replaced; in between the Project reports what it waits for.
 func waitReplaced(t *testing.T, c *harness.Cluster, kind, name string, hand func() error) {
 	t.Helper()
-	before, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef(kind, "", name))
+	before, err := c.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef(kind, "", name))
 	if err == nil {
 		err = hand()
 	}
@@ -81,7 +81,7 @@ func waitBuilt(t *testing.T, c *harness.Cluster, namespace string) {
 		harness.ObjectRef("FIp", namespace, "away"), harness.ObjectRef("EIp", namespace, "default-gw"),
 	} {
 		// Kube-OVN waits twice as long before each try to connect the new router.
-		if err := c.Objects.Wait(harness.Within(t, 3*time.Minute), o, manifest.True("Programmed")); err != nil {
+		if err := c.Objects.Wait(harness.Within(t, harness.Patience), o, manifest.True("Programmed")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
@@ -19,7 +18,7 @@ func TestAPIRefusesWhatCannotWork(t *testing.T) {
 	c.CreateNamespace(t, namespace, "")
 	for i, r := range slices.Concat(projectCases, eipCases, fipCases, networkCases) {
 		// control
-		if err := c.Objects.Trying().Apply(harness.Within(t, time.Minute),
+		if err := c.Objects.Trying().Apply(harness.Within(t, harness.Patience),
 			r.manifestOf(namespace, fmt.Sprintf("good-%d", i), r.validSpec)); err != nil {
 			t.Error(err)
 		}

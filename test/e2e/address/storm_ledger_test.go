@@ -158,7 +158,7 @@ func watchAllocations(t *testing.T, c *harness.Cluster) *allocationLog {
 	for range 3 {
 		select {
 		case <-begun:
-		case <-harness.Within(t, 30*time.Second).Done():
+		case <-harness.Within(t, harness.Patience).Done():
 			t.Fatal("the addresses can't be watched")
 		}
 	}

@@ -42,12 +42,12 @@ func newChurnRun(t *testing.T, c *harness.Cluster, ctl *harness.Controller, tena
 		seed:          churnSeed(t),
 		allocations:   watchAllocations(t, c),
 		controller:    ctl,
-		settleTimeout: 2 * time.Minute,
+		settleTimeout: harness.Patience,
 	}
 	for number := range tenants {
 		s.tenants = append(s.tenants, generateScript(s.seed, number, changes))
 	}
-	if err := c.Objects.Namespace(harness.Within(t, time.Minute), churnOrganization); err != nil {
+	if err := c.Objects.Namespace(harness.Within(t, harness.Patience), churnOrganization); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -144,7 +144,7 @@ func (s *churnRun) runTenant(ctx context.Context, n *tenantScript, gate <-chan s
 // applyStepWithRetry makes one change as persistently as a user would: it waits for conflicts to disappear, and retries
 // while the API server is down.
 func (s *churnRun) applyStepWithRetry(ctx context.Context, step step) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
 	for {
 		err := s.applyStep(ctx, step)
@@ -203,7 +203,7 @@ func (s *churnRun) waitConverged(t *testing.T) {
 			}
 		}
 	}
-	s.waitNoWrites(harness.Within(t, 30*time.Second), t)
+	s.waitNoWrites(harness.Within(t, harness.Patience), t)
 }
 
 // waitNoWrites waits until there was no write for longer than the controller's longest delay.
@@ -248,7 +248,7 @@ func (s *churnRun) waitForState(t *testing.T, limit time.Time, r manifest.Ref, t
 func (s *churnRun) deleteProjects(t *testing.T) {
 	t.Helper()
 	for _, n := range s.tenants {
-		if err := s.applyStepWithRetry(harness.Within(t, time.Minute),
+		if err := s.applyStepWithRetry(harness.Within(t, harness.Patience),
 			step{isDelete: true, object: n.steps[0].object}); err != nil {
 			t.Fatal(err)
 		}

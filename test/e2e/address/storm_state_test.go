@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -114,7 +113,7 @@ func listProjectObjects(t *testing.T, c *harness.Cluster) (out []*unstructured.U
 		t.Fatal(err)
 	}
 	for _, where := range projectResources {
-		list, err := api.Resource(where).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+		list, err := api.Resource(where).List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

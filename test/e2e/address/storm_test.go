@@ -106,7 +106,7 @@ func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 		t.Errorf("one more EIp makes no difference: %q", d)
 	}
 	books := watchAllocations(t, s.Cluster)
-	way, err := s.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("EIp", home, "default-gw"))
+	way, err := s.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("EIp", home, "default-gw"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func (s *churnRun) checkDetection(t *testing.T, calm stateLines) {
 func (s *churnRun) patchStatus(t *testing.T, r manifest.Ref, patch string) {
 	t.Helper()
 	resource := s.api.Resource(harness.ResourceForRef(r)).Namespace(r.Namespace)
-	if _, err := resource.Patch(harness.Within(t, time.Minute), r.Name, types.MergePatchType, []byte(patch),
+	if _, err := resource.Patch(harness.Within(t, harness.Patience), r.Name, types.MergePatchType, []byte(patch),
 		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}

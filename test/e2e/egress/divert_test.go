@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -20,7 +19,7 @@ func (y *egressFixture) createLoadBalancer(t *testing.T, ns, name, app, annotati
 	y.WaitForObject(t, "Service", ns, name, func(o *unstructured.Unstructured) bool {
 		return harness.IngressIP(o) != "" && manifest.True("Programmed")(o)
 	})
-	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", ns, name))
+	o, err := y.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", ns, name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,7 @@ func (f *drainFixture) setDrained(t *testing.T, node string, drained bool) {
 	t.Helper()
 	label := map[bool]string{true: `""`, false: "null"}[drained]
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}},"spec":{"unschedulable":%t}}`, ovnv1.DrainLabel, label, drained)
-	if _, err := f.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, patch,
+	if _, err := f.Client.CoreV1().Nodes().Patch(harness.Within(t, harness.Patience), node, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

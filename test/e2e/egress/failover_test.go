@@ -85,6 +85,7 @@ func TestEgress2Failover(t *testing.T) {
 	item := egressItems.Item(t, 2)
 	y := newEgressFixture(t, "failover")
 	y.createProbedEgressIP(t)
+	t.Run("moved while nobody sends", func(t *testing.T) { y.checkQuietMove(t, item) })
 	for _, m := range faultCases {
 		t.Run(m.what, func(t *testing.T) { y.measureFault(t, m, item) })
 	}
@@ -196,7 +197,7 @@ func (y *egressFixture) undrainNode(t *testing.T, node string) {
 func (y *egressFixture) setCordoned(t *testing.T, node string, unschedulable bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable)
-	if _, err := y.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType, patch,
+	if _, err := y.Client.CoreV1().Nodes().Patch(harness.Within(t, harness.Patience), node, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

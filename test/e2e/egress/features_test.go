@@ -7,10 +7,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +30,7 @@ type egressFixture struct {
 	*harness.Controller
 	namespaces [2]string
 	agents     map[string]*exec.Cmd // by node
+	mounted    string               // directory of the certificates for health checks; empty: the lab's own
 }
 
 // TestEgress1Features checks the source addresses of selected pods as a host outside sees them.
@@ -163,17 +162,10 @@ func projectSelector(names ...string) string {
 		strings.Join(names, ", ") + "]}]}"
 }
 
-// expectEgressAs waits until a pod's packets have a source address, and checks it with each protocol. Open vSwitch uses
-// its cached flows for a moment.
+// expectEgressAs waits until a pod's packets have a source address, and checks it with each protocol.
 func (y *egressFixture) expectEgressAs(t *testing.T, pod, as string) {
 	t.Helper()
-	for _, proto := range harness.Protocols {
-		harness.Eventually(t, pod+" leaves as "+as, func() bool {
-			a, err := y.SendRequest(pod, proto+"://"+harness.InternetAddress+":80")
-			return err == nil && a.Saw.Addr().String() == as
-		})
-	}
-	y.ExpectAnswers(t, pod, harness.InternetAddress, "internet", as)
+	y.ExpectEgressAs(t, pod, as, harness.Protocols...)
 }
 
 // expectNoEgress waits until a pod reaches nothing outside.
@@ -195,7 +187,7 @@ func (y *egressFixture) projectAddress(t *testing.T, project string) string {
 // assignments returns the addresses of an EgressIP with their nodes, as "address node".
 func (y *egressFixture) assignments(t *testing.T, name string) (out []string) {
 	t.Helper()
-	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("EgressIP", "", name))
+	o, err := y.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("EgressIP", "", name))
 	if err != nil || o == nil {
 		t.Fatalf("EgressIP %s: %v", name, err)
 	}
@@ -388,10 +380,7 @@ func (y *egressFixture) checkFailClosed(t *testing.T) string {
 	ns := y.namespaces[1]
 	y.createEgressIP(t, "closed", "{egressIPs: [91.224.11.205], "+projectSelector("two")+
 		", podSelector: {matchLabels: {role: out}}}")
-	y.Signal(t, syscall.SIGSTOP)
-	var again sync.Once
-	resume := func() { again.Do(func() { y.Signal(t, syscall.SIGCONT) }) }
-	defer resume()
+	resume := y.Pause(t)
 	y.RunPod(t, harness.Pod{Namespace: ns, Name: "a-early", Node: "node1", Labels: map[string]string{"role": "out"}})
 	y.RunPod(t, harness.Pod{Namespace: ns, Name: "a-other", Node: "node1"})
 	for range 3 {
@@ -412,9 +401,7 @@ func (y *egressFixture) checkLinkWithoutNodes(t *testing.T) string {
 	y.createEgressIP(t, "linked", "{egressIPs: ["+address.String()+"], "+projectSelector("one")+
 		", podSelector: {matchLabels: {app: a}}}")
 	y.expectEgressAs(t, "a."+ns, address.String())
-	y.Signal(t, syscall.SIGSTOP) // it would repair the port
-	resume := sync.OnceFunc(func() { y.Signal(t, syscall.SIGCONT) })
-	defer resume()
+	resume := y.Pause(t) // it would repair the port
 	y.RunNbctl(t, "clear", "logical_router_port", ownership.VPCEgressLinkPort(ns, address), "ha_chassis_group")
 	y.syncAndResetDrops(t)
 	for _, protocol := range []string{"http", "udp"} {
@@ -495,7 +482,7 @@ func (y *egressFixture) checkMistakes(t *testing.T) string {
 func (y *egressFixture) waitEvent(t *testing.T, name, reason string) {
 	t.Helper()
 	harness.Eventually(t, "an event "+reason+" on "+name, func() bool {
-		events, err := y.Client.EventsV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{})
+		events, err := y.Client.EventsV1().Events("").List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 			return e.Regarding.Kind == "EgressIP" && e.Regarding.Name == name && e.Reason == reason
 		})
@@ -592,7 +579,7 @@ func (y *egressFixture) checkRebalancing(t *testing.T) string {
 func (y *egressFixture) requestRebalance(t *testing.T, name, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, ovnv1.RebalanceAnnotation, value)
-	err := y.NewDirectClient(t, nil).Patch(harness.Within(t, time.Minute),
+	err := y.NewDirectClient(t, nil).Patch(harness.Within(t, harness.Patience),
 		&ovnv1.EgressIP{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		client.RawPatch(types.MergePatchType, []byte(patch)))
 	if err != nil {
@@ -609,7 +596,7 @@ func (y *egressFixture) checkReplies(t *testing.T) string {
 	y.WaitForObject(t, "Service", ns, "cloud", func(o *unstructured.Unstructured) bool {
 		return harness.IngressIP(o) != "" && manifest.True("Programmed")(o)
 	})
-	o, err := y.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", ns, "cloud"))
+	o, err := y.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", ns, "cloud"))
 	if err != nil {
 		t.Fatal(err)
 	}

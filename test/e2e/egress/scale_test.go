@@ -47,10 +47,10 @@ func TestEgress3Scale(t *testing.T) {
 	}
 	c.GrowTo(t, show.ChooseSize(100, 2))
 	c.addressSets = c.NewNBClient(t, "Address_Set", &addressSetRow{})
-	if err := c.addressSets.Connect(harness.Within(t, 30*time.Second)); err != nil {
+	if err := c.addressSets.Connect(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.addressSets.MonitorAll(harness.Within(t, 30*time.Second)); err != nil {
+	if _, err := c.addressSets.MonitorAll(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	c.SetEgressAssignable(t, "node1", true)
@@ -175,7 +175,7 @@ func (c *egressScaleFixture) measurePodChange(t *testing.T, item *show.Item) {
 			label, want = `"e0"`, pods
 		}
 		begun := time.Now()
-		_, err := c.Client.CoreV1().Pods(c.NamespaceOf(0)).Patch(harness.Within(t, time.Minute), "p000",
+		_, err := c.Client.CoreV1().Pods(c.NamespaceOf(0)).Patch(harness.Within(t, harness.Patience), "p000",
 			types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"out":`+label+`}}}`), metav1.PatchOptions{})
 		if err != nil {

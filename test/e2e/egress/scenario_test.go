@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ovnv1 "github.com/sallyport/sallyport/api/ovn/v1"
+	"github.com/sallyport/sallyport/internal/controller/nodehealth"
 	"github.com/sallyport/sallyport/internal/lab"
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/test/e2e/harness"
@@ -57,39 +59,51 @@ func (s scenario) runScenario(t *testing.T) string {
 // hold addresses.
 func (s scenario) startFixture(t *testing.T, name string, nodes int) *egressFixture {
 	t.Helper()
+	y := startScenarioLab(t, name, nodes)
+	s.install(t, y)
+	return y
+}
+
+// startScenarioLab starts the lab of a scenario, without Sallyport.
+func startScenarioLab(t *testing.T, name string, nodes int) *egressFixture {
+	t.Helper()
 	b, err := blueprint.Load("../testdata/egress.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.Nodes, b.Gateways = nodes, nodes-1
 	y := &egressFixture{Cluster: harness.StartLab(t, name, b), agents: map[string]*exec.Cmd{}}
-	if err := y.Objects.Apply(harness.Within(t, time.Minute),
+	if err := y.Objects.Apply(harness.Within(t, harness.Patience),
 		harness.ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
 		t.Fatal(err)
 	}
+	return y
+}
+
+// install installs the controller, prepares the nodes and creates projects.
+func (s scenario) install(t *testing.T, y *egressFixture) {
+	t.Helper()
 	flags := append([]string{"--egressip-reachability-period=200ms"}, s.flags...)
 	if s.healthPort != 9 {
-		for flag, file := range map[string]string{
-			"cert": "sallyport-controller.crt",
-			"key":  "sallyport-controller.key",
-			"ca":   "ca.crt",
-		} {
-			flags = append(flags, "--egressip-healthcheck-"+flag+"="+filepath.Join(y.Dir, "pki", file))
-		}
+		flags = append(flags, y.certificateFlags(nodehealth.ControllerName)...)
 	}
 	what := lab.Installation{
 		Manifests: "../../../bin/sallyport.yaml",
 		Program:   "../../../bin/sallyport-controller",
 		Flags:     flags,
 	}
-	if err := y.Install(harness.Within(t, time.Minute), what); err != nil {
+	if err := y.Install(harness.Within(t, harness.Patience), what); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range y.Blueprint.NodeList()[1:] {
 		s.prepareNode(y, t, n.Name)
 	}
 	y.createProjects(t)
-	return y
+}
+
+// certificateFlags returns the flags of the controller or of an agent for the certificate of its role.
+func (y *egressFixture) certificateFlags(role string) []string {
+	return harness.HealthCheckFlags(cmp.Or(y.mounted, filepath.Join(y.Dir, "pki")), role)
 }
 
 // startAgent runs sallyport-agent on a node.
@@ -99,10 +113,8 @@ func (y *egressFixture) startAgent(t *testing.T, node string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pki := func(name string) string { return filepath.Join(y.Dir, "pki", name) }
-	cmd, err := y.Command("", node, program, "--egressip-node-healthcheck-port=9107",
-		"--egressip-healthcheck-cert="+pki("sallyport-agent.crt"),
-		"--egressip-healthcheck-key="+pki("sallyport-agent.key"), "--egressip-healthcheck-ca="+pki("ca.crt"))
+	cmd, err := y.Command("", node, append([]string{program, "--egressip-node-healthcheck-port=9107"},
+		y.certificateFlags(nodehealth.AgentName)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -45,7 +44,7 @@ func (c *Cluster) Network(t *testing.T, kind string) ExternalNetwork {
 // ReadField returns a field of an object as text. It is empty if the field or the object does not exist.
 func (c *Cluster) ReadField(t *testing.T, kind, namespace, name string, path ...string) string {
 	t.Helper()
-	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
+	o, err := c.Objects.Get(Within(t, Patience), ObjectRef(kind, namespace, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +102,7 @@ func (c *Cluster) DeleteAndWait(t *testing.T, kind, namespace, name string) {
 	t.Helper()
 	text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}}",
 		ObjectRef(kind, namespace, name).GVK.GroupVersion(), kind, name, namespace)
-	if err := c.Objects.Delete(Within(t, time.Minute), text); err != nil {
+	if err := c.Objects.Delete(Within(t, Patience), text); err != nil {
 		t.Fatal(err)
 	}
 	c.SyncFlows(t)
@@ -118,10 +117,25 @@ func (c *Cluster) ExpectAnswers(t *testing.T, where, address, name, saw string) 
 	return len(Protocols)
 }
 
+// ExpectEgressAs waits until a pod's packets to the internet have a source address, and checks it with each protocol.
+// Open vSwitch uses its cached flows for a moment.
+func (c *Cluster) ExpectEgressAs(t *testing.T, pod, as string, protocols ...string) {
+	t.Helper()
+	for _, protocol := range protocols {
+		Eventually(t, pod+" leaves as "+as+" by "+protocol, func() bool {
+			a, err := c.SendRequest(pod, protocol+"://"+InternetAddress+":80")
+			return err == nil && a.Saw.Addr().String() == as
+		})
+	}
+	for _, protocol := range protocols {
+		c.ExpectAnswer(t, pod, protocol+"://"+InternetAddress+":80", "internet", as)
+	}
+}
+
 // Download gets the given number of MiB and fails the test if the size differs.
 func (c *Cluster) Download(t *testing.T, where, address string, mib int64) {
 	t.Helper()
-	a, err := program.Ask(Within(t, 20*time.Second), c.NS(where), fmt.Sprintf("http://%s/blob?mb=%d", address, mib))
+	a, err := program.Ask(Within(t, Patience), c.NS(where), fmt.Sprintf("http://%s/blob?mb=%d", address, mib))
 	if err != nil || a.Size != mib<<20 {
 		t.Errorf("got %d bytes, %v; wanted %d MiB", a.Size, err, mib)
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
@@ -53,6 +52,16 @@ func (c *Cluster) RunAgent(t *testing.T, node, file string) *exec.Cmd {
 	return agent
 }
 
+// HealthCheckFlags returns the flags of the controller or of an agent for health checks with TLS: the certificate of its
+// role and the authority, in a directory.
+func HealthCheckFlags(dir, role string) []string {
+	return []string{
+		"--egressip-healthcheck-cert=" + filepath.Join(dir, role+".crt"),
+		"--egressip-healthcheck-key=" + filepath.Join(dir, role+".key"),
+		"--egressip-healthcheck-ca=" + filepath.Join(dir, "ca.crt"),
+	}
+}
+
 // ApplyAgent applies the chart's objects for agents except the DaemonSet, because the lab's kubelet runs only built-in
 // images.
 func (c *Cluster) ApplyAgent(t *testing.T) {
@@ -61,7 +70,7 @@ func (c *Cluster) ApplyAgent(t *testing.T) {
 		if o.GetKind() == "DaemonSet" {
 			continue
 		}
-		if err := c.Objects.ApplyObject(Within(t, time.Minute), o); err != nil {
+		if err := c.Objects.ApplyObject(Within(t, Patience), o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +79,7 @@ func (c *Cluster) ApplyAgent(t *testing.T) {
 // AgentKubeconfig returns the path of the kubeconfig of the agent on a node.
 func (c *Cluster) AgentKubeconfig(t *testing.T, node string) string {
 	t.Helper()
-	path, err := c.AgentConfig(Within(t, time.Minute), c.Client, ChartNamespace, node)
+	path, err := c.AgentConfig(Within(t, Patience), c.Client, ChartNamespace, node)
 	if err != nil {
 		t.Fatal(err)
 	}

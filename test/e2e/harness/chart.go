@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,7 +41,7 @@ func (c *Cluster) ApplyChart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Objects.ApplyObject(Within(t, time.Minute), o); err != nil {
+		if err := c.Objects.ApplyObject(Within(t, Patience), o); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +50,7 @@ func (c *Cluster) ApplyChart(t *testing.T) {
 		if o.GroupVersionKind() != crd {
 			continue
 		}
-		if err := c.Objects.Wait(Within(t, time.Minute), manifest.Ref{GVK: crd, Name: o.GetName()},
+		if err := c.Objects.Wait(Within(t, Patience), manifest.Ref{GVK: crd, Name: o.GetName()},
 			manifest.True("Established")); err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +63,7 @@ func (c *Cluster) ControllerKubeconfig(t *testing.T) string {
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, time.Minute),
+	token, err := c.Client.CoreV1().ServiceAccounts(ChartNamespace).CreateToken(Within(t, Patience),
 		chartServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("get a token for %s: %v", chartServiceAccount, err)

@@ -152,11 +152,11 @@ func Within(t *testing.T, limit time.Duration) context.Context {
 // Apply applies manifests and deletes their objects at the end of the test.
 func (c *Cluster) Apply(t *testing.T, text string) {
 	t.Helper()
-	if err := c.Objects.Apply(Within(t, time.Minute), text); err != nil {
+	if err := c.Objects.Apply(Within(t, Patience), text); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := c.Objects.Delete(ctx, text); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -164,10 +164,10 @@ func (c *Cluster) Apply(t *testing.T, text string) {
 	})
 }
 
-// WaitForObject waits up to a minute until the condition holds for an object.
+// WaitForObject waits until the condition holds for an object.
 func (c *Cluster) WaitForObject(t *testing.T, kind, namespace, name string, holds manifest.Condition) {
 	t.Helper()
-	if err := c.Objects.Wait(Within(t, time.Minute), ObjectRef(kind, namespace, name), holds); err != nil {
+	if err := c.Objects.Wait(Within(t, Patience), ObjectRef(kind, namespace, name), holds); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -205,7 +205,7 @@ func ObjectRef(kind, namespace, name string) manifest.Ref {
 // deletes the namespace after the test.
 func (c *Cluster) CreateNamespace(t *testing.T, name, subnet string) {
 	t.Helper()
-	if err := c.Objects.Apply(Within(t, time.Minute),
+	if err := c.Objects.Apply(Within(t, Patience),
 		fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s}}", name)); err != nil {
 		t.Fatal(err)
 	}
@@ -294,10 +294,10 @@ func (c *Cluster) RunPod(t *testing.T, p Pod) string {
 		t.Fatal(err)
 	}
 	c.Apply(t, string(raw))
-	if err := c.Objects.Wait(Within(t, time.Minute), ObjectRef("Pod", p.Namespace, p.Name), manifest.True("Ready")); err != nil {
+	if err := c.Objects.Wait(Within(t, Patience), ObjectRef("Pod", p.Namespace, p.Name), manifest.True("Ready")); err != nil {
 		t.Fatalf("%v\nKube-OVN's log ends with\n%s", err, proc.Tail(c.Log("kube-ovn-controller")))
 	}
-	got, err := c.Objects.Get(Within(t, time.Minute), ObjectRef("Pod", p.Namespace, p.Name))
+	got, err := c.Objects.Get(Within(t, Patience), ObjectRef("Pod", p.Namespace, p.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,22 +311,37 @@ const AnswerTimeout = 2 * time.Second
 
 // SendRequest sends one request from a place to a target and returns the answer or the error.
 func (c *Cluster) SendRequest(where, target string) (program.Answer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), AnswerTimeout)
+	return c.sendRequestWithin(AnswerTimeout, where, target)
+}
+
+func (c *Cluster) sendRequestWithin(limit time.Duration, where, target string) (program.Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	return program.Ask(ctx, c.NS(where), target)
+}
+
+// requestAnswer sends a request that should be answered, again and again for 20 s: a datagram can be lost during ARP
+// resolution, and a wrong path fails every time. A connection gets time for its own retransmissions, because the upstream
+// routers drop what arrives late for a connection that the client has given up.
+func (c *Cluster) requestAnswer(where, target string) (a program.Answer, err error) {
+	limit := AnswerTimeout
+	if !strings.HasPrefix(target, "udp:") {
+		limit *= 3
+	}
+	for begun := time.Now(); ; {
+		a, err = c.sendRequestWithin(limit, where, target)
+		if err == nil || time.Since(begun) > 10*AnswerTimeout {
+			return a, err
+		}
+		<-time.After(AnswerTimeout / 10) // a refusal comes at once
+	}
 }
 
 // ExpectAnswer sends a request from a place to a target. It fails the test unless the server has the given name and saw
 // the client address saw ("" for any).
 func (c *Cluster) ExpectAnswer(t *testing.T, where, target, name, saw string) {
 	t.Helper()
-	var a program.Answer
-	var err error
-	for range 3 { // a packet can be lost during ARP resolution; a wrong path fails every time
-		if a, err = c.SendRequest(where, target); err == nil {
-			break
-		}
-	}
+	a, err := c.requestAnswer(where, target)
 	if err != nil {
 		t.Errorf("%s → %s: %v; wanted %s to answer", where, target, err, name)
 		return
@@ -370,13 +385,6 @@ func (c *Cluster) RunVsctl(t *testing.T, node string, args ...string) string {
 		args...)...)
 }
 
-// SyncFlows waits until every node has the flows for the current northbound database.
-func (c *Cluster) SyncFlows(t *testing.T) {
-	t.Helper()
-	c.RunTool(t, "ovn-nbctl", "--db=unix:"+filepath.Join(c.Dir, "data/ovn/nb1.sock"), "--timeout=30", "--wait=hv",
-		"sync")
-}
-
 // ReadFile returns the content of a file, or fails the test.
 func ReadFile(t *testing.T, path string) string {
 	t.Helper()
@@ -390,7 +398,7 @@ func ReadFile(t *testing.T, path string) string {
 // CountFakeObjects counts the fake nodes that are Ready and the addresses of running fake pods.
 func (c *Cluster) CountFakeObjects(t *testing.T) (nodes, addresses int) {
 	t.Helper()
-	list, err := c.Client.CoreV1().Nodes().List(Within(t, time.Minute), metav1.ListOptions{})
+	list, err := c.Client.CoreV1().Nodes().List(Within(t, Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,7 +409,7 @@ func (c *Cluster) CountFakeObjects(t *testing.T) (nodes, addresses int) {
 			}
 		}
 	}
-	pods, err := c.Client.CoreV1().Pods(daemon.FakeNamespace).List(Within(t, time.Minute), metav1.ListOptions{})
+	pods, err := c.Client.CoreV1().Pods(daemon.FakeNamespace).List(Within(t, Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/ovn"
 	"github.com/sallyport/sallyport/internal/lab/manifest"
+	"github.com/sallyport/sallyport/internal/lab/proc"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
 
@@ -75,7 +77,7 @@ func SharedSallyport(t *testing.T) *Cluster {
 // InstallSallyport installs KubeVirt's CRD and the chart.
 func (c *Cluster) InstallSallyport(t *testing.T) {
 	t.Helper()
-	if err := c.Objects.Apply(Within(t, time.Minute), ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
+	if err := c.Objects.Apply(Within(t, Patience), ReadFile(t, "../testdata/kubevirt.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	c.ApplyChart(t)
@@ -89,6 +91,9 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 	if err := os.Rename(c.ControllerKubeconfig(t), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
+	if !runsAlone() {
+		c.allowPauses(t)
+	}
 	metrics := FreeAddress(t)
 	args := append([]string{
 		"--kubeconfig", kubeconfig, "--nb-address", strings.Join(north.Endpoints, ","), "--sb-address",
@@ -101,10 +106,17 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 	return &Controller{Args: args, MetricsAddress: metrics, logFile: filepath.Join(dir, c.Name+"-controller.log")}
 }
 
+// allowPauses sets OVN's BFD timers as an operator can, and the controller leaves them so. A busy machine can stop a switch
+// for longer than three of the controller's own intervals, and all gateways move as if its node had died.
+func (c *Cluster) allowPauses(t *testing.T) {
+	t.Helper()
+	c.RunNbctl(t, "set", "NB_Global", ".", "options:bfd-min-rx=2000", "options:bfd-min-tx=2000", "options:bfd-mult=3")
+}
+
 // DatabaseConfig returns the configuration for connecting to an OVN database, nb or sb, from outside the lab.
 func (c *Cluster) DatabaseConfig(t *testing.T, name string) ovn.Config {
 	t.Helper()
-	status, err := c.Status(Within(t, time.Minute))
+	status, err := c.Status(Within(t, Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,10 +210,30 @@ func (c *Controller) Signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
+// Pause stops the controller with SIGSTOP, and returns when none of its threads runs any more: on a busy machine it may
+// go on for a tenth of a second. It continues at the end of the test, or when resume is called.
+func (c *Controller) Pause(t *testing.T) (resume func()) {
+	t.Helper()
+	c.Signal(t, syscall.SIGSTOP)
+	resume = sync.OnceFunc(func() { c.Signal(t, syscall.SIGCONT) })
+	t.Cleanup(resume)
+	c.mu.Lock()
+	pid := c.Process.Process.Pid
+	c.mu.Unlock()
+	Eventually(t, "the controller is stopped", func() bool {
+		stopped, err := proc.IsStopped(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stopped
+	})
+	return resume
+}
+
 // ReadMetrics returns the controller's metrics by name with labels. It fails the test on errors.
 func (c *Controller) ReadMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
-	out, err := c.ScrapeMetrics(Within(t, 10*time.Second))
+	out, err := c.ScrapeMetrics(Within(t, Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,12 +280,21 @@ func SumWrites(counters map[string]float64) (total float64) {
 }
 
 // LogTail returns the last lines of the log.
-func (c *Controller) LogTail(lines int) string {
-	raw, err := os.ReadFile(c.logFile)
+func (c *Controller) LogTail(lines int) string { return tailFile(c.logFile, lines, "") }
+
+// GrepProcessLog returns the last lines with a word in the log of a process of the lab.
+func (c *Cluster) GrepProcessLog(process, word string, lines int) string {
+	return tailFile(c.Log(process), lines, word)
+}
+
+// tailFile returns the last lines of a file that contain a word.
+func tailFile(path string, lines int, word string) string {
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	all := strings.Split(strings.TrimSpace(string(raw)), "\n")
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(raw)), "\n"),
+		func(line string) bool { return !strings.Contains(line, word) })
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
@@ -280,13 +321,13 @@ spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, netwo
 	return namespace
 }
 
-// WaitProgrammed waits up to 30 seconds until an object is Programmed.
+// WaitProgrammed waits until an object is Programmed.
 func (c *Cluster) WaitProgrammed(t *testing.T, kind, namespace, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	if err := c.Objects.Wait(ctx, ObjectRef(kind, namespace, name), manifest.True("Programmed")); err != nil {
-		o, _ := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
+		o, _ := c.Objects.Get(Within(t, Patience), ObjectRef(kind, namespace, name))
 		if o != nil {
 			t.Logf("its status: %v", o.Object["status"])
 		}

@@ -3,13 +3,15 @@ package harness
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/client"
 	"github.com/ovn-kubernetes/libovsdb/model"
@@ -22,7 +24,7 @@ func (c *Cluster) RunNbctl(t *testing.T, args ...string) string {
 	for _, server := range c.RunningNBServers(t) {
 		sockets = append(sockets, "unix:"+c.DatabaseFile(server, "sock"))
 	}
-	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), "--timeout=30"}, args...)...)
+	return c.RunTool(t, "ovn-nbctl", append([]string{"--db=" + strings.Join(sockets, ","), ToolTimeout}, args...)...)
 }
 
 // RunSbctl runs ovn-sbctl on the southbound database.
@@ -30,8 +32,62 @@ func (c *Cluster) RunSbctl(t *testing.T, args ...string) string {
 	t.Helper()
 	return c.RunTool(t, "ovn-sbctl", append([]string{
 		"--db=unix:" + filepath.Join(c.Dir, "data/ovn/sb1.sock"),
-		"--timeout=10", "--bare",
+		ToolTimeout, "--bare",
 	}, args...)...)
+}
+
+// WaitGatewaysSettled waits until every gateway port is on the first of the nodes that may hold it. In a new lab another
+// node can hold it until the nodes know each other by BFD.
+func (c *Cluster) WaitGatewaysSettled(t *testing.T) {
+	t.Helper()
+	Eventually(t, "every gateway port is on the first of its nodes", func() bool {
+		first := map[string]string{} // the chassis with the highest priority, by group
+		highest := map[string]int{}
+		group := map[string]string{} // by member
+		for _, g := range c.listSouthbound(t, "HA_Chassis_Group", "_uuid,ha_chassis") {
+			for member := range strings.FieldsSeq(g[1]) {
+				group[member] = g[0]
+			}
+		}
+		for _, m := range c.listSouthbound(t, "HA_Chassis", "_uuid,chassis,priority") {
+			priority, err := strconv.Atoi(m[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if of := group[m[0]]; first[of] == "" || priority > highest[of] {
+				first[of], highest[of] = m[1], priority
+			}
+		}
+		return !slices.ContainsFunc(c.listSouthbound(t, "Port_Binding", "type,chassis,ha_chassis_group"), func(b []string) bool {
+			return b[0] == "chassisredirect" && (b[1] == "" || b[1] != first[b[2]])
+		})
+	})
+}
+
+// ListGateways returns the node that holds each gateway port (cr-NAME), or an empty name.
+func (c *Cluster) ListGateways(t *testing.T) map[string]string {
+	t.Helper()
+	nodes, out := map[string]string{}, map[string]string{}
+	for _, chassis := range c.listSouthbound(t, "Chassis", "_uuid,hostname") {
+		nodes[chassis[0]] = chassis[1]
+	}
+	for _, b := range c.listSouthbound(t, "Port_Binding", "type,logical_port,chassis") {
+		if b[0] == "chassisredirect" {
+			out[b[1]] = nodes[b[2]]
+		}
+	}
+	return out
+}
+
+// listSouthbound returns columns of all rows of a table; the members of a set are separated by spaces.
+func (c *Cluster) listSouthbound(t *testing.T, table, columns string) [][]string {
+	t.Helper()
+	text := c.RunSbctl(t, "--format=csv", "--no-headings", "--columns="+columns, "list", table)
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatalf("read table %s: %v\n%s", table, err, text)
+	}
+	return rows
 }
 
 // NewNBClient returns a client for one table that connects to the leader of the northbound database over TLS.
@@ -42,7 +98,7 @@ func (c *Cluster) NewNBClient(t *testing.T, table string, row model.Model) clien
 		t.Fatal(err)
 	}
 	options := []client.Option{client.WithTLSConfig(c.clientTLSConfig(t)), client.WithLeaderOnly(true)}
-	status, err := c.Status(Within(t, time.Minute))
+	status, err := c.Status(Within(t, Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +147,7 @@ func (c *Cluster) NBLeader(t *testing.T) string {
 // RunningNBServers lists the northbound servers that are running.
 func (c *Cluster) RunningNBServers(t *testing.T) (out []string) {
 	t.Helper()
-	status, err := c.Status(Within(t, time.Minute))
+	status, err := c.Status(Within(t, Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // ControlLab sends a command about a node or process to the lab: kill, start, pause, resume, cut, mend.
 func (c *Cluster) ControlLab(t *testing.T, order, target string) {
 	t.Helper()
-	if err := c.Order(Within(t, time.Minute), order, target); err != nil {
+	if err := c.Order(Within(t, Patience), order, target); err != nil {
 		t.Fatalf("%s %s: %v", order, target, err)
 	}
 }

@@ -96,7 +96,7 @@ const ProbeName = "visitor"
 // CreateProbeFIP creates an EIp and a FIp in a project, and returns the time until the FIp is Programmed.
 func (f *ScaleFixture) CreateProbeFIP(t *testing.T, i int) time.Duration {
 	t.Helper()
-	begin, ctx := time.Now(), Within(t, time.Minute)
+	begin, ctx := time.Now(), Within(t, Patience)
 	if err := f.CreateObject(ctx, "EIp", f.NamespaceOf(f.ProbeProject(i)), ProbeName,
 		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func (f *ScaleFixture) CreateProbeFIP(t *testing.T, i int) time.Duration {
 // DeleteProbeFIP deletes both again.
 func (f *ScaleFixture) DeleteProbeFIP(t *testing.T, i int) {
 	t.Helper()
-	err := f.Objects.Delete(Within(t, time.Minute), fmt.Sprintf(`
+	err := f.Objects.Delete(Within(t, Patience), fmt.Sprintf(`
 {apiVersion: kube-dc.com/v1, kind: EIp, metadata: {namespace: %[1]s, name: %[2]s}}
 ---
 {apiVersion: kube-dc.com/v1, kind: FIp, metadata: {namespace: %[1]s, name: %[2]s}}`, f.NamespaceOf(f.ProbeProject(i)), ProbeName))
@@ -280,7 +280,7 @@ func NewGatewayScaleFixture(t *testing.T, nodes int, flags ...string) *ScaleFixt
 		Controller: c.NewController(t, t.TempDir(), flags...),
 	}
 	f.Controller.StartForTest(t)
-	if err := c.Objects.Namespace(Within(t, time.Minute), scaleOrganization); err != nil {
+	if err := c.Objects.Namespace(Within(t, Patience), scaleOrganization); err != nil {
 		t.Fatal(err)
 	}
 	f.WaitIdle(t)

@@ -36,7 +36,7 @@ type LoadBalancerWatch struct {
 func NewLoadBalancerWatch(t *testing.T, c *Cluster) *LoadBalancerWatch {
 	t.Helper()
 	nb := c.NewNBClient(t, "Load_Balancer", &LoadBalancerRow{})
-	ctx := Within(t, 30*time.Second)
+	ctx := Within(t, Patience)
 	if err := nb.Connect(ctx); err != nil {
 		t.Fatal(err)
 	}

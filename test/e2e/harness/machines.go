@@ -38,7 +38,7 @@ func PrepareVMKit(t *testing.T) vm.Kit {
 func RunVM(t *testing.T, kit vm.Kit, job vm.Job) (vm.Result, error) {
 	t.Helper()
 	begun := time.Now()
-	got, err := kit.Run(Within(t, 5*time.Minute), job)
+	got, err := kit.Run(Within(t, 10*time.Minute), job)
 	t.Logf("kernel %s: %s from the order to the end of the machine", job.Kernel,
 		time.Since(begun).Round(100*time.Millisecond))
 	return got, err

@@ -26,10 +26,10 @@ func Main(m *testing.M, lists ...*show.List) {
 		fmt.Fprintln(os.Stderr, "these tests start labs and need root")
 		os.Exit(1)
 	}
-	usage := startCPUUsage()
+	machine.run()
 	code := m.Run()
 	endSharedLab()
-	usage.printSummary(os.Stdout)
+	machine.printSummary(os.Stdout)
 	os.Exit(show.Finish(code, lists...))
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,7 +49,7 @@ func (c *Cluster) SetEgressAssignable(t *testing.T, node string, may bool) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, ovnv1.AssignableLabel,
 		map[bool]string{true: `""`, false: "null"}[may])
-	if _, err := c.Client.CoreV1().Nodes().Patch(Within(t, time.Minute), node, types.MergePatchType, patch,
+	if _, err := c.Client.CoreV1().Nodes().Patch(Within(t, Patience), node, types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,11 +37,11 @@ func (c *Cluster) InstallCRDs(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, o := range objects {
-			if err := c.Objects.ApplyObject(Within(t, time.Minute), o); err != nil {
+			if err := c.Objects.ApplyObject(Within(t, Patience), o); err != nil {
 				t.Fatal(err)
 			}
 			ref := manifest.Ref{GVK: o.GroupVersionKind(), Name: o.GetName()}
-			if err := c.Objects.Wait(Within(t, time.Minute), ref, manifest.True("Established")); err != nil {
+			if err := c.Objects.Wait(Within(t, Patience), ref, manifest.True("Established")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,7 +81,7 @@ func FalseReason(o *unstructured.Unstructured, kind string) string {
 // ReadStatusField returns a status field of an object as text.
 func (c *Cluster) ReadStatusField(t *testing.T, kind, namespace, name, field string) string {
 	t.Helper()
-	o, err := c.Objects.Get(Within(t, time.Minute), ObjectRef(kind, namespace, name))
+	o, err := c.Objects.Get(Within(t, Patience), ObjectRef(kind, namespace, name))
 	if err != nil || o == nil {
 		t.Fatalf("%s %s: %v", kind, name, err)
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) ReadStatusField(t *testing.T, kind, namespace, name, field str
 // ApplyWithoutCleanup applies objects that remain until the lab ends.
 func (c *Cluster) ApplyWithoutCleanup(t *testing.T, text string) {
 	t.Helper()
-	if err := c.Objects.ApplyAll(Within(t, time.Minute), text); err != nil {
+	if err := c.Objects.ApplyAll(Within(t, Patience), text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -107,7 +107,7 @@ func (c *Cluster) SetLabel(t *testing.T, object, key, value string) {
 		text = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
 	}
 	var err error
-	core, patch, ctx := c.Client.CoreV1(), []byte(text), Within(t, time.Minute)
+	core, patch, ctx := c.Client.CoreV1(), []byte(text), Within(t, Patience)
 	switch words[0] {
 	case "Node":
 		_, err = core.Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -150,7 +150,7 @@ func (c *Cluster) PollUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(patience)
+	limit := time.After(Patience)
 	for !holds() {
 		select {
 		case <-tick.C:

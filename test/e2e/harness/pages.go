@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -96,6 +97,21 @@ func ScriptFromBlocks(list []CodeBlock) string {
 		}
 	}
 	return out.String()
+}
+
+// ShellEnv returns the environment of somebody who types commands for a lab, with the directories before PATH.
+func (c *Cluster) ShellEnv(t *testing.T, dirs ...string) []string {
+	t.Helper()
+	bin, err := filepath.Abs(RepositoryRoot + "/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := parts.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := strings.Join(append([]string{bin}, append(dirs, os.Getenv("PATH"))...), ":")
+	return append(os.Environ(), "SALLYPORT_LAB="+c.Name, "SALLYPORT_CACHE="+cache, "PATH="+path)
 }
 
 // RunBash runs commands until one fails, and returns their output.

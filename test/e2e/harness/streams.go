@@ -79,7 +79,7 @@ func (s *Stream) resetGap() {
 // ExpectStreamsContinue fails the test unless ten more lines arrive on every stream, and returns the longest gap.
 func ExpectStreamsContinue(t *testing.T, what string, streams ...*Stream) (longest time.Duration) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(Patience)
 	defer deadline.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

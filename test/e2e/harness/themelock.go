@@ -6,12 +6,15 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // themeLock is the lock of this process among the themes that run at the same time on the machine.
 var themeLock struct {
 	mu   sync.Mutex
 	file *os.File // locked; nil: this process does not hold it
+	how  int      // LOCK_EX or LOCK_SH
 }
 
 // RunAlone waits until no test of another theme runs, and prevents others from starting until this test ends. It is for
@@ -27,6 +30,13 @@ func runBesideOthers(t *testing.T) {
 	lockTheme(t, syscall.LOCK_SH)
 }
 
+// runsAlone reports whether the machine has time for every switch of a lab.
+func runsAlone() bool {
+	themeLock.mu.Lock()
+	defer themeLock.mu.Unlock()
+	return show.IsFullSize() || themeLock.file != nil && themeLock.how == syscall.LOCK_EX
+}
+
 // lockTheme locks a file until the test ends.
 func lockTheme(t *testing.T, how int) {
 	t.Helper()
@@ -35,7 +45,8 @@ func lockTheme(t *testing.T, how int) {
 	if themeLock.file != nil {
 		return
 	}
-	themeLock.file = lockInTurn(t, how)
+	describeMachineIfFailed(t)
+	themeLock.file, themeLock.how = lockInTurn(t, how), how
 	t.Cleanup(func() {
 		themeLock.mu.Lock()
 		defer themeLock.mu.Unlock()

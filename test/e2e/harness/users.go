@@ -153,10 +153,6 @@ func NewUser(t *testing.T, name string, config *rest.Config) User {
 	return User{name, api}
 }
 
-// policyPropagation is the maximum time until the API server applies new roles and policies, which it learns by
-// watching.
-const policyPropagation = 20 * time.Second
-
 // Try sends a request once.
 func (p User) Try(ctx context.Context, try Attempt) error { return try(ctx, p.api) }
 
@@ -174,10 +170,11 @@ func (p User) Cannot(t *testing.T, what string, try Attempt, words string) {
 	})
 }
 
+// expectEventually tries until the API server applies new roles and policies, which it learns by watching.
 func (p User) expectEventually(t *testing.T, what string, try Attempt, want string, holds func(error) bool) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, policyPropagation, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, Patience, true,
 		func(ctx context.Context) (bool, error) {
 			last = try(ctx, p.api)
 			return holds(last), nil
@@ -198,12 +195,12 @@ func (c *Cluster) CreateTenancy(t *testing.T, org, project string) {
 	c.WaitForObject(t, "Subnet", "", subnet, manifest.True("Ready"))
 	c.CreateNamespace(t, project, subnet)
 	for _, text := range []string{tenantRoleBindings, tenantObjects} { // they remain until the lab ends
-		if err := c.Objects.Apply(Within(t, time.Minute), fmt.Sprintf(text, org, project)); err != nil {
+		if err := c.Objects.Apply(Within(t, Patience), fmt.Sprintf(text, org, project)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	master := dynamic.NewForConfigOrDie(LoadConfig(t, c.Kubeconfig()))
-	_, err := master.Resource(resourceGVR("services")).Namespace(project).Patch(Within(t, time.Minute), "balanced",
+	_, err := master.Resource(resourceGVR("services")).Namespace(project).Patch(Within(t, Patience), "balanced",
 		types.MergePatchType,
 		[]byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"100.65.0.9"}]}}}`), metav1.PatchOptions{}, "status")
 	if err != nil {

@@ -77,7 +77,7 @@ func TestDeploymentBehaves(t *testing.T) {
 		t.Errorf("three replicas are on %d nodes; wanted one on each", len(nodes))
 	}
 	first := listPods(t, c, "rollout")[0]
-	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, time.Minute), first.Name,
+	if err := c.Client.CoreV1().Pods("rollout").Delete(harness.Within(t, harness.Patience), first.Name,
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ spec: {containers: [{name: main, image: lab/echo, readinessProbe: {tcpSocket: {p
 
 func listPods(t *testing.T, c *harness.Cluster, namespace string) []corev1.Pod {
 	t.Helper()
-	pods, err := c.Client.CoreV1().Pods(namespace).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	pods, err := c.Client.CoreV1().Pods(namespace).List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSecondaryNetwork(t *testing.T) {
 		p.Namespace, p.Annotations = "second", map[string]string{"k8s.v1.cni.cncf.io/networks": "second/extra"}
 		c.RunPod(t, p)
 	}
-	b, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Pod", "second", "b"))
+	b, err := c.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Pod", "second", "b"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestSecondaryNetwork(t *testing.T) {
 	if address == "" {
 		t.Fatalf("Kube-OVN gave the pod no address on its second network: %v", b.GetAnnotations())
 	}
-	a, err := c.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Pod", "second", "a"))
+	a, err := c.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Pod", "second", "a"))
 	if err != nil {
 		t.Fatal(err)
 	}

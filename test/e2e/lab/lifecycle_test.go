@@ -22,9 +22,9 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-const (
-	longestUp   = 30 * time.Second
-	longestDown = 3 * time.Second
+var ( // in CI the machine may be several times slower
+	longestUp   = show.ChooseSize(30*time.Second, 3*time.Minute)
+	longestDown = show.ChooseSize(3*time.Second, 30*time.Second)
 )
 
 // runMake runs a target of the Makefile.
@@ -119,7 +119,7 @@ func TestLab5ScaleMode(t *testing.T) {
 	begun := time.Now()
 	c := harness.StartLab(t, "scale", b)
 	upTook := time.Since(begun)
-	status, err := c.Status(harness.Within(t, time.Minute))
+	status, err := c.Status(harness.Within(t, harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestLab6UpsAndDownsLeaveNoTrace(t *testing.T) {
 		if i == 0 && len(newTraces(before, collectTraces(t))) == 0 {
 			t.Error("a running lab leaves no trace in what is checked, so the check can't fail")
 		}
-		if err := lab.Down(harness.Within(t, time.Minute), name); err != nil {
+		if err := lab.Down(harness.Within(t, harness.Patience), name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -263,7 +263,7 @@ func TestCrashedLabCanBeRemoved(t *testing.T) {
 	if _, err := harness.BringUpLab(name, b); err == nil || !strings.Contains(err.Error(), "lab down") {
 		t.Errorf("starting a lab over a crashed one must say how to remove it; got: %v", err)
 	}
-	if err := lab.Down(harness.Within(t, time.Minute), name); err != nil {
+	if err := lab.Down(harness.Within(t, harness.Patience), name); err != nil {
 		t.Errorf("remove the crashed lab: %v", err)
 	}
 	if _, err := os.Stat(c.Dir); err == nil {

@@ -36,7 +36,7 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 	for i := range total {
 		if i == killAt {
 			leader := c.NBLeader(t)
-			if err := c.Order(harness.Within(t, time.Minute), "kill", leader); err != nil {
+			if err := c.Order(harness.Within(t, harness.Patience), "kill", leader); err != nil {
 				t.Fatal(err)
 			}
 			defer expectCaughtUp(t, c, leader, &written)
@@ -63,7 +63,7 @@ func TestLab4RaftLeaderDiesAndNoWriteIsLost(t *testing.T) {
 // repeated: the name is a key, so the row cannot exist twice.
 func writeRow(t *testing.T, nb client.Client, name string) {
 	t.Helper()
-	ctx := harness.Within(t, 30*time.Second)
+	ctx := harness.Within(t, harness.Patience)
 	for ctx.Err() == nil {
 		if !nb.Connected() {
 			if err := connectNB(ctx, nb); err != nil {
@@ -85,7 +85,7 @@ func writeRow(t *testing.T, nb client.Client, name string) {
 		}
 		nb.Disconnect()
 	}
-	t.Fatalf("write %s: no server took it within 30 s", name)
+	t.Fatalf("write %s: no server took it within %s", name, harness.Patience)
 }
 
 func connectNB(ctx context.Context, nb client.Client) error {
@@ -114,13 +114,13 @@ func missingRows(t *testing.T, c *harness.Cluster, server string, written []stri
 // expectCaughtUp restarts a killed server and checks that it receives every write.
 func expectCaughtUp(t *testing.T, c *harness.Cluster, server string, written *[]string) {
 	t.Helper()
-	if err := c.Order(harness.Within(t, time.Minute), "start", server); err != nil {
+	if err := c.Order(harness.Within(t, harness.Patience), "start", server); err != nil {
 		t.Error(err)
 		return
 	}
-	c.RunTool(t, "ovsdb-client", "--timeout=30", "wait", "unix:"+c.DatabaseFile(server, "sock"), "OVN_Northbound",
+	c.RunTool(t, "ovsdb-client", harness.ToolTimeout, "wait", "unix:"+c.DatabaseFile(server, "sock"), "OVN_Northbound",
 		"connected")
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		missing := missingRows(t, c, server, *written)
 		if len(missing) == 0 {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -208,7 +207,7 @@ func checkCommands(t *testing.T, c *harness.Cluster, sallyport string) {
 	t.Helper()
 	run := func(arguments ...string) string {
 		t.Helper()
-		cmd := exec.CommandContext(harness.Within(t, 30*time.Second), sallyport,
+		cmd := exec.CommandContext(harness.Within(t, harness.Patience), sallyport,
 			append([]string{"lab", "--lab", c.Name}, arguments...)...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

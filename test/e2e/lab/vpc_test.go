@@ -69,7 +69,7 @@ apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: %s}
 spec: {selector: {set: web}, ports: [{port: 8000, targetPort: 80}]}`, namespace))
-	svc, err := c.Client.CoreV1().Services(namespace).Get(harness.Within(t, time.Minute), "web", metav1.GetOptions{})
+	svc, err := c.Client.CoreV1().Services(namespace).Get(harness.Within(t, harness.Patience), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ spec: {selector: {set: web}, ports: [{port: 8000, targetPort: 80}]}`, namespace)
 // waitBackends waits until Kube-OVN has written the wanted number of backends of a VIP and every node has the flows.
 func waitBackends(t *testing.T, c *harness.Cluster, vip string, want int) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		table := c.RunTool(t, "ovn-nbctl", "--db=unix:"+c.Dir+"/data/ovn/nb1.sock", "lb-list")
 		for line := range strings.Lines(table) {
@@ -199,7 +199,7 @@ func setPolicyRoutes(t *testing.T, c *harness.Cluster, routes ...string) {
 	spec := harness.ReadFile(t, "../testdata/test-jump.yaml")
 	first, _, _ := strings.Cut(spec, "\n---\n")
 	text := first + "\n  policyRoutes: [" + strings.Join(routes, ", ") + "]"
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), text); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience), text); err != nil {
 		t.Fatal(err)
 	}
 	objects, err := manifest.Parse(text)
@@ -207,7 +207,7 @@ func setPolicyRoutes(t *testing.T, c *harness.Cluster, routes ...string) {
 		t.Fatal(err)
 	}
 	want, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "policyRoutes")
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		table := c.RunTool(t, "ovn-nbctl", "--db=unix:"+c.Dir+"/data/ovn/nb1.sock", "lr-policy-list", "test-jump")
 		if strings.Count(table, "reroute") == len(want) {

@@ -120,7 +120,7 @@ func (c *serviceScaleFixture) compareOnce(t *testing.T, to *comparison, service,
 	namespace, name := c.serviceName(service)
 	mark := c.nextMarker(service)
 	patch, vip := endpointPatch(t, service, mark), c.clusterVIP(t, service)
-	ctx := harness.Within(t, 30*time.Second)
+	ctx := harness.Within(t, harness.Patience)
 	theirs := c.waitInBackground(ctx, "vpc-"+namespace+"-tcp-load", func(row harness.LoadBalancerRow) bool {
 		return strings.Contains(row.VIPs[vip], mark)
 	})
@@ -152,7 +152,7 @@ func (c *serviceScaleFixture) compareOnce(t *testing.T, to *comparison, service,
 func (c *serviceScaleFixture) clusterVIP(t *testing.T, service int) string {
 	t.Helper()
 	namespace, name := c.serviceName(service)
-	s, err := c.Client.CoreV1().Services(namespace).Get(harness.Within(t, 30*time.Second), name, metav1.GetOptions{})
+	s, err := c.Client.CoreV1().Services(namespace).Get(harness.Within(t, harness.Patience), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,13 +236,13 @@ func (e *sliceEvents) record(event watch.Event) {
 // waitFor waits until the last endpoint of a slice has an address, and returns when it came.
 func (e *sliceEvents) waitFor(t *testing.T, key, mark string) time.Time {
 	t.Helper()
-	limit := time.AfterFunc(30*time.Second, e.changed.Broadcast)
+	limit := time.AfterFunc(harness.Patience, e.changed.Broadcast)
 	defer limit.Stop()
 	begun := time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for e.last[key] != mark {
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > harness.Patience {
 			t.Fatalf("no event of EndpointSlice %s with %s", key, mark)
 		}
 		e.changed.Wait()

@@ -32,7 +32,7 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 	publish(false, 0)
 	publish(true, 1)
 	publish(false, 0)
-	if err := h.Client.CoreV1().Pods(h.Namespace).Delete(harness.Within(t, time.Minute), "raw",
+	if err := h.Client.CoreV1().Pods(h.Namespace).Delete(harness.Within(t, harness.Patience), "raw",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func showUnready(t *testing.T, h *harness.BackendProject) string {
 func setReadinessGate(t *testing.T, h *harness.BackendProject, name, status string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "example.com/live", "status": %q}]}}`, status)
-	_, err := h.Client.CoreV1().Pods(h.Namespace).Patch(harness.Within(t, time.Minute), name,
+	_, err := h.Client.CoreV1().Pods(h.Namespace).Patch(harness.Within(t, harness.Patience), name,
 		types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Fatal(err)

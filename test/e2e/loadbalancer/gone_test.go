@@ -100,7 +100,7 @@ func restartKubeOVN(t *testing.T, h *harness.BackendProject, before map[string]b
 	h.ControlLab(t, "kill", "kube-ovn-controller")
 	h.ControlLab(t, "start", "kube-ovn-controller")
 	begun := time.Now()
-	for time.Since(begun) < 30*time.Second {
+	for time.Since(begun) < harness.Patience {
 		now := balancerUUIDs(t, h)
 		same := 0
 		for uuid := range now {

@@ -21,7 +21,7 @@ import (
 func showOneSocket(t *testing.T, h *harness.BackendProject) string {
 	w := harness.ServiceSpec{Name: "socket", Selector: "{socket: 'yes'}", Ports: "[{port: 80, protocol: UDP}]"}
 	address := h.CreateService(t, w)
-	conn, err := h.NS("internet").Dial(harness.Within(t, time.Minute), "udp", address+":80")
+	conn, err := h.NS("internet").Dial(harness.Within(t, harness.Patience), "udp", address+":80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func showLarge(t *testing.T, h *harness.BackendProject) string {
 	line := strings.Repeat("x", size) + "\n"
 	for _, where := range []string{"internet", "cli." + h.Namespace} {
 		h.Download(t, where, address, 4)
-		conn, err := h.NS(where).Dial(harness.Within(t, time.Minute), "tcp", address+":80")
+		conn, err := h.NS(where).Dial(harness.Within(t, harness.Patience), "tcp", address+":80")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func showStrays(t *testing.T, h *harness.BackendProject) string {
 // injectStrays opens a connection to b1 behind an address and injects packets of b1 that do not belong to it.
 func injectStrays(t *testing.T, h *harness.BackendProject, where, address string, stray harness.Frame) {
 	t.Helper()
-	conn, err := h.NS(where).Dial(harness.Within(t, time.Minute), "tcp", address+":80")
+	conn, err := h.NS(where).Dial(harness.Within(t, harness.Patience), "tcp", address+":80")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,10 @@ backend tenant
 		Image:     "haproxy",
 		Command:   []string{h.Parts.Program("haproxy"), "-db", "-f", file},
 	})
+	harness.Eventually(t, "HAProxy listens", func() bool { // a pod of the lab is Ready when its program runs
+		_, err := h.SendRequest(name+"."+h.Namespace, "http://127.0.0.1/who")
+		return err == nil
+	})
 }
 
 // showProxySeesClient shows that a proxy behind load balancers on the default network and on a secondary network sees
@@ -285,7 +289,7 @@ func gatewayState(t *testing.T, h *harness.BackendProject, port, other string) s
 func labelGateway(t *testing.T, h *harness.BackendProject, node, may string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"ovn.kubernetes.io/external-gw": %q}}}`, may)
-	if _, err := h.Client.CoreV1().Nodes().Patch(harness.Within(t, time.Minute), node, types.MergePatchType,
+	if _, err := h.Client.CoreV1().Nodes().Patch(harness.Within(t, harness.Patience), node, types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}

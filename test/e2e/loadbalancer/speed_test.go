@@ -220,7 +220,7 @@ func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i int) (accepted, row
 		ten = append(ten, endpointAddress(i, k))
 	}
 	begun := time.Now()
-	if err := c.Objects.Apply(harness.Within(t, 30*time.Second),
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience),
 		endpointSliceManifest(namespace, name, append(ten, marker))); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func (c *serviceScaleFixture) changeEndpoint(t *testing.T, i int) (accepted, row
 // timeUntilBackend returns the time from a moment until a load balancer had a backend.
 func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, balancer, backend string) time.Duration {
 	t.Helper()
-	at, err := c.balancers.WaitUntil(harness.Within(t, 30*time.Second), balancer, harness.HasBackend(backend))
+	at, err := c.balancers.WaitUntil(harness.Within(t, harness.Patience), balancer, harness.HasBackend(backend))
 	if err != nil {
 		t.Fatalf("%s does not lead to %s: %v", balancer, backend, err)
 	}
@@ -242,7 +242,7 @@ func (c *serviceScaleFixture) timeUntilBackend(t *testing.T, begun time.Time, ba
 // change is observed.
 func (c *serviceScaleFixture) measureBareTransaction(t *testing.T, n int) time.Duration {
 	t.Helper()
-	ctx, row := harness.Within(t, 30*time.Second), &harness.LoadBalancerRow{Name: "bare", VIPs: map[string]string{}}
+	ctx, row := harness.Within(t, harness.Patience), &harness.LoadBalancerRow{Name: "bare", VIPs: map[string]string{}}
 	var ten []string
 	for k := range 9 {
 		ten = append(ten, endpointAddress(0, k))

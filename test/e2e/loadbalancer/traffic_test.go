@@ -179,7 +179,7 @@ func showStale(t *testing.T, h *harness.BackendProject) string {
 		Selector: "{udp: 'yes'}",
 		Ports:    "[{port: 80, protocol: UDP}]",
 	})
-	conn, err := h.NS("internet").Dial(harness.Within(t, time.Minute), "udp", address+":80")
+	conn, err := h.NS("internet").Dial(harness.Within(t, harness.Patience), "udp", address+":80")
 	if err != nil {
 		t.Fatal(err)
 	}

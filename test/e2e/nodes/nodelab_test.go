@@ -99,19 +99,19 @@ spec:
   selector: {app: %[1]s}
   ports: [{name: t, port: 80, protocol: TCP}, {name: u, port: 80, protocol: UDP}, {name: s, port: 80, protocol: SCTP}]`, network))
 	g.WaitForObject(t, "Pod", "shop", network, manifest.True("Ready"))
-	s, err := g.Client.CoreV1().Services("shop").Get(harness.Within(t, time.Minute), network, metav1.GetOptions{})
+	s, err := g.Client.CoreV1().Services("shop").Get(harness.Within(t, harness.Patience), network, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, vip)
-	if _, err := g.Client.CoreV1().Services("shop").Patch(harness.Within(t, time.Minute), network, types.MergePatchType,
+	if _, err := g.Client.CoreV1().Services("shop").Patch(harness.Within(t, harness.Patience), network, types.MergePatchType,
 		patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 	g.serviceIPs[network], g.clusterIPs[network] = vip, s.Spec.ClusterIP
 	g.RunOnNode1(t, "nft", fmt.Sprintf("add rule ip external pre ip daddr %s dnat to %s", vip, s.Spec.ClusterIP))
 	if network != "uplink-a" {
-		if err := g.Announce(harness.Within(t, time.Minute), "node1", netip.PrefixFrom(vip, 32), network); err != nil {
+		if err := g.Announce(harness.Within(t, harness.Patience), "node1", netip.PrefixFrom(vip, 32), network); err != nil {
 			t.Fatal(err)
 		}
 		harness.Eventually(t, network+"'s router knows the address", func() bool {
@@ -166,7 +166,7 @@ func (g *nodeFixture) nodeNetworks(t *testing.T) (out []string) {
 // readNodePath returns the NodePath of node1.
 func (g *nodeFixture) readNodePath(t *testing.T) (out kubedcv1alpha1.NodePath) {
 	t.Helper()
-	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "node1"},
+	if err := g.NewDirectClient(t, nil).Get(harness.Within(t, harness.Patience), client.ObjectKey{Name: "node1"},
 		&out); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func (g *nodeFixture) networkNumber(t *testing.T, network string) int {
 func (g *nodeFixture) expectKernelRestored(t *testing.T, before map[string]bool) {
 	t.Helper()
 	var after map[string]bool
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+	for end := time.Now().Add(harness.Patience); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
 		if after = g.dumpKernel(t); maps.Equal(before, after) {
 			return
 		}

@@ -83,7 +83,7 @@ func (p *forwardingNode) startTraffic(t *testing.T) {
 		}
 		p.applyMethod(t, p.services)
 	}
-	if !p.answersWithin(t, 10*time.Second) {
+	if !p.answersWithin(t, harness.Patience) {
 		t.Fatalf("%s: there is no answer", cmp.Or(p.method, "plain"))
 	}
 }

@@ -98,7 +98,7 @@ func TestAgent1SourcesChecked(t *testing.T) {
 				}
 				p.startServers(t)
 				p.applyMethod(t, p.services)
-				if !p.answersWithin(t, 5*time.Second) {
+				if !p.answersWithin(t, harness.Patience) {
 					t.Errorf("%s: no answer with rp_filter %s for all interfaces and %s on eth1", method, all, own)
 				}
 			}

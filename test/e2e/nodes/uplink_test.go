@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -40,7 +39,7 @@ func announceAndWait(t *testing.T, c *harness.Cluster, prefix netip.Prefix, upli
 	if err := c.NS("node1").AddAddresses("lo", prefix); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Announce(harness.Within(t, time.Minute), "node1", prefix, uplinks...); err != nil {
+	if err := c.Announce(harness.Within(t, harness.Patience), "node1", prefix, uplinks...); err != nil {
 		t.Fatal(err)
 	}
 	took := harness.Eventually(t, fmt.Sprintf("%v have a route to %s", uplinks, prefix), func() bool {
@@ -99,7 +98,7 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	harness.Eventually(t, second.Router+" has forgotten what is not for it any more", func() bool {
 		return !hasBGPRoute(t, c, second.Router, onSecond)
 	})
-	if err := c.Withdraw(harness.Within(t, time.Minute), "node1", onSecond); err != nil {
+	if err := c.Withdraw(harness.Within(t, harness.Patience), "node1", onSecond); err != nil {
 		t.Fatal(err)
 	}
 	harness.Eventually(t, "a withdrawn address is forgotten", func() bool {

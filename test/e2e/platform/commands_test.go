@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
@@ -13,7 +12,7 @@ import (
 // runCommand runs a command of sallyport and returns what it prints.
 func (p *platformFixture) runCommand(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	north, south := p.DatabaseConfig(t, "nb"), p.DatabaseConfig(t, "sb")
 	cmd := exec.CommandContext(ctx, "../../../bin/sallyport", append(args, "--kubeconfig", p.Kubeconfig(),
@@ -30,7 +29,7 @@ func (p *platformFixture) checkCommands(t *testing.T) string {
 	p.expectCommands(t, []commandCheck{
 		{
 			"trace --from pod/s1 -n mail " + harness.InternetAddress + ":80",
-			[]string{"Answered", egressAddress, "EgressIP mail"},
+			[]string{"Delivered", egressAddress, "EgressIP mail"},
 			[]string{"LeavesByNode"},
 		},
 		{
@@ -38,7 +37,7 @@ func (p *platformFixture) checkCommands(t *testing.T) string {
 			[]string{"LeavesByNode"},
 			[]string{egressAddress},
 		},
-		{"trace --from pod/s1 -n mail " + p.podAddresses["u2"] + ":80", []string{"Answered"}, []string{egressAddress}},
+		{"trace --from pod/s1 -n mail " + p.podAddresses["u2"] + ":80", []string{"Delivered"}, []string{egressAddress}},
 		{"explain egressip/mail", []string{"Pod mail/s1: sends it", "currently 2"}, []string{"not served", "✗"}},
 		{"map ovn-cluster", []string{egressAddress}, nil},
 		{"doctor", nil, []string{"EgressIP mail", "EgressOutsideProject", "ovn-cluster"}},

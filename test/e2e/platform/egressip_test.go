@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -150,13 +149,7 @@ func (p *platformFixture) redirectPods(t *testing.T) {
 // expectEgressAs waits until a pod's packets have a source address, and checks it with each protocol.
 func (p *platformFixture) expectEgressAs(t *testing.T, pod, as string) {
 	t.Helper()
-	for _, proto := range harness.Protocols {
-		harness.Eventually(t, pod+" leaves as "+as+" by "+proto, func() bool {
-			a, err := p.SendRequest(pod, proto+"://"+harness.InternetAddress+":80")
-			return err == nil && a.Saw.Addr().String() == as
-		})
-	}
-	p.ExpectAnswers(t, pod, harness.InternetAddress, "internet", as)
+	p.ExpectEgressAs(t, pod, as, harness.Protocols...)
 }
 
 // expectUnchanged checks that pods that are not selected leave through their nodes.
@@ -226,7 +219,7 @@ func (p *platformFixture) checkInbound(t *testing.T) string {
 	p.WaitForObject(t, "Service", "mail", "in", func(o *unstructured.Unstructured) bool {
 		return harness.IngressIP(o) != "" && manifest.True("Programmed")(o)
 	})
-	o, err := p.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "mail", "in"))
+	o, err := p.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", "mail", "in"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +250,7 @@ func (p *platformFixture) checkInbound(t *testing.T) string {
 func (p *platformFixture) expectNodeReturnNeeded(t *testing.T) {
 	t.Helper()
 	target := "http://" + p.nodeAddresses["node1"] + ":8000"
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.RunNbctl(t, "lr-policy-del", "ovn-cluster", strconv.Itoa(ownership.ReturnReply),
 		fmt.Sprintf(`inport == "ovn-cluster-ovn-default" && pkt.mark == %d`, ownership.NodeReturnMark))
 	p.SyncFlows(t)
@@ -301,21 +294,12 @@ func (p *platformFixture) checkSeveralAddresses(t *testing.T) string {
 		seen["100.65.9.9"])
 }
 
-// pauseController stops the controller, which would repair everything, until the test ends or resume is called.
-func (p *platformFixture) pauseController(t *testing.T) (resume func()) {
-	t.Helper()
-	p.Signal(t, syscall.SIGSTOP)
-	resume = sync.OnceFunc(func() { p.Signal(t, syscall.SIGCONT) })
-	t.Cleanup(resume)
-	return resume
-}
-
 // checkUnclassifiedPod shows that while the controller is paused a new pod that may be selected cannot leave, not even
 // through its node, and reaches everything inside the cluster.
 func (p *platformFixture) checkUnclassifiedPod(t *testing.T) string {
 	p.redirectPods(t)
 	leaks := p.capturePodPackets(t)
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.runPod(t, harness.Pod{Namespace: "mail", Name: "early", Node: "node1", Labels: map[string]string{"role": "out"}})
 	p.runPod(t, harness.Pod{Namespace: "plain", Name: "other", Node: "node2"})
 	for _, pod := range []string{"early.mail", "other.plain"} {
@@ -332,9 +316,9 @@ func (p *platformFixture) checkUnclassifiedPod(t *testing.T) string {
 		t.Errorf("%d packets left with the address of a pod that was not looked at", got)
 	}
 	p.expectUnchanged(t) // pods that were processed before, and the control: their packets are captured
-	if leaks.count(p.podAddresses["u1"]) == 0 {
-		t.Error("the capture sees nothing")
-	}
+	harness.Eventually(t, "the capture sees a pod that is not selected", func() bool {
+		return leaks.count(p.podAddresses["u1"]) > 0
+	})
 	resume()
 	p.expectEgressAs(t, "early.mail", egressAddress)
 	p.expectEgressAs(t, "other.plain", p.nodeAddresses["node2"])
@@ -344,11 +328,11 @@ func (p *platformFixture) checkUnclassifiedPod(t *testing.T) string {
 	return "a selected pod that starts while the controller is stopped gets nothing out, and its address when it goes on"
 }
 
-// waitSilent waits until a pod gets no answer from outside.
-func (p *platformFixture) waitSilent(t *testing.T, pod string) {
+// waitSilent waits until a request gets no answer.
+func (p *platformFixture) waitSilent(t *testing.T, from, target string) {
 	t.Helper()
-	harness.Eventually(t, pod+" gets no answer", func() bool {
-		_, err := p.SendRequest(pod, "http://"+harness.InternetAddress)
+	harness.Eventually(t, from+" gets no answer", func() bool {
+		_, err := p.SendRequest(from, target)
 		return err != nil
 	})
 }
@@ -380,10 +364,10 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 	} {
 		t.Run(damage.what, func(t *testing.T) {
 			p.expectEgressAs(t, "s1.mail", egressAddress)
-			resume := p.pauseController(t)
+			resume := p.Pause(t)
 			p.RunNbctl(t, damage.command...)
 			p.SyncFlows(t)
-			p.waitSilent(t, "s1.mail") // the datapath still has the previous flows for a moment
+			p.waitSilent(t, "s1.mail", "http://"+harness.InternetAddress) // the datapath still has the previous flows for a moment
 			p.ResetDrops(t)
 			before := leaks.count(p.podAddresses["s1"])
 			for _, protocol := range []string{"http", "udp"} {
@@ -403,9 +387,9 @@ func (p *platformFixture) checkDamagedLink(t *testing.T) string {
 		})
 	}
 	p.expectUnchanged(t)
-	if leaks.count(p.podAddresses["u1"]) == 0 {
-		t.Error("the capture sees nothing")
-	}
+	harness.Eventually(t, "the capture sees a pod that is not selected", func() bool {
+		return leaks.count(p.podAddresses["u1"]) > 0
+	})
 	return "without its group, without chassis and without the port nothing leaves; repaired afterwards"
 }
 
@@ -518,7 +502,7 @@ func (p *platformFixture) checkDeadNode(t *testing.T) string {
 		return err == nil
 	})
 	took := time.Since(begun)
-	if limit := show.ChooseSize(time.Second, 3*time.Second); took > limit { // CI: other labs run beside it
+	if limit := show.ChooseSize(time.Second, 20*time.Second); took > limit { // CI: other labs run beside it
 		t.Errorf("no answer for %s, want at most %s", took, limit)
 	}
 	return fmt.Sprintf("%d ms until the next answer, never with another address", took.Milliseconds())
@@ -529,7 +513,7 @@ func (p *platformFixture) holder(t *testing.T) (node string) {
 	t.Helper()
 	harness.Eventually(t, "a node holds the address of mail", func() bool {
 		e := &ovnv1.EgressIP{}
-		err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: "mail"}, e)
+		err := p.NewDirectClient(t, nil).Get(harness.Within(t, harness.Patience), client.ObjectKey{Name: "mail"}, e)
 		if err == nil && len(e.Status.Items) == 1 {
 			node = e.Status.Items[0].Node
 		}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -227,7 +226,7 @@ func (p *fipFixture) checkKubeOVN(t *testing.T) string {
 	p.createFIP(t, "cloud", "Both", p.cloudEIP, p.outbound)
 	p.expectOutbound(t, p.cloud, p.cloudAddress)
 	before := p.natRows(t)
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.ControlLab(t, "kill", "kube-ovn-controller")
 	p.ControlLab(t, "start", "kube-ovn-controller")
 	p.SetLabel(t, "Pod mail s1", "touched", "yes")
@@ -260,7 +259,7 @@ func (p *fipFixture) checkKubeOVN(t *testing.T) string {
 func (p *fipFixture) annotatePod(t *testing.T, value string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"ovn.kubernetes.io/eip":%s}}}`, value)
-	if _, err := p.Client.CoreV1().Pods("mail").Patch(harness.Within(t, time.Minute), "s1", types.MergePatchType,
+	if _, err := p.Client.CoreV1().Pods("mail").Patch(harness.Within(t, harness.Patience), "s1", types.MergePatchType,
 		[]byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -294,12 +293,12 @@ func (p *fipFixture) checkFIPCommands(t *testing.T) string {
 	checks := []commandCheck{
 		{
 			"trace " + harness.InternetAddress + " " + p.publicAddress + ":80",
-			[]string{"Answered", "FIp mail/public", "s1"},
+			[]string{"Delivered", "FIp mail/public", "s1"},
 			[]string{"LeavesByNode"},
 		},
 		{
 			"trace --from pod/s1 -n mail " + harness.InternetAddress + ":80",
-			[]string{"Answered", p.publicAddress, "FIp mail/public"},
+			[]string{"Delivered", p.publicAddress, "FIp mail/public"},
 			[]string{"LeavesByNode", p.cloudAddress},
 		},
 		{"doctor", nil, []string{"FIp mail", "ovn-cluster"}},
@@ -307,7 +306,7 @@ func (p *fipFixture) checkFIPCommands(t *testing.T) string {
 	p.expectCommands(t, append(checks, show.ChooseSize([]commandCheck{
 		{
 			"trace " + harness.InternetAddress + " " + p.cloudAddress + ":80",
-			[]string{"Answered", "FIp mail/cloud", "s1"},
+			[]string{"Delivered", "FIp mail/cloud", "s1"},
 			[]string{"LeavesByNode"},
 		},
 		{"trace --from pod/u1 -n mail " + harness.InternetAddress + ":80", []string{"LeavesByNode"}, []string{p.publicAddress}},
@@ -347,7 +346,7 @@ func (p *fipFixture) checkProjectOutbound(t *testing.T) string {
 	p.expectEgressAs(t, "other."+namespace, gateway)
 	p.expectCommands(t, []commandCheck{{
 		"trace --from pod/web -n " + namespace + " " + harness.InternetAddress + ":80",
-		[]string{"Answered", second, "FIp " + namespace + "/second"},
+		[]string{"Delivered", second, "FIp " + namespace + "/second"},
 		nil,
 	}})
 	p.ExpectNoDrops(t)

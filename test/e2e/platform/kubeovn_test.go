@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,7 +68,7 @@ func (p *platformFixture) patchObject(t *testing.T, kind, name, patch string) {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(harness.ObjectRef(kind, "", name).GVK)
 	o.SetName(name)
-	if err := p.NewDirectClient(t, nil).Patch(harness.Within(t, time.Minute), o,
+	if err := p.NewDirectClient(t, nil).Patch(harness.Within(t, harness.Patience), o,
 		client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func (p *platformFixture) checkKubeOVN(t *testing.T) string {
 	if len(rows) == 0 || !hasPolicyOfEachNode(policies) {
 		t.Fatalf("there are %d rows to lose, and Kube-OVN's policies are\n%s", len(rows), policies)
 	}
-	p.pauseController(t)
+	p.Pause(t)
 	wires := p.captureWires(t)
 	asking := p.startSender(t, "s1.mail")
 	compare := func(what string) {

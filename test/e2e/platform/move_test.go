@@ -95,38 +95,51 @@ type sender struct {
 	sources        map[string]int
 }
 
-// answerLimit is how long a sender waits for an answer before it sends again: short, so that it sends often while there
-// are no answers.
-const answerLimit = 25 * time.Millisecond
+// A sender sends every sendInterval, also while earlier requests have no answer yet, except when too many have none.
+const (
+	sendInterval  = 10 * time.Millisecond
+	maxUnanswered = 50
+)
 
 // startSender starts to send from a pod that may not exist yet or any more.
 func (p *platformFixture) startSender(t *testing.T, pod string) *sender {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	s := &sender{stop: stop, sources: map[string]int{}}
-	for range 2 {
-		s.ended.Go(func() { p.keepSending(ctx, pod, s) })
-	}
+	s.ended.Go(func() { p.keepSending(ctx, pod, s) })
 	t.Cleanup(s.finish)
 	return s
 }
 
-// keepSending sends one request after the other until the context ends.
+// keepSending sends requests until the context ends.
 func (p *platformFixture) keepSending(ctx context.Context, pod string, s *sender) {
-	tick := time.NewTicker(10 * time.Millisecond)
+	tick := time.NewTicker(sendInterval)
 	defer tick.Stop()
+	unanswered := make(chan struct{}, maxUnanswered)
 	for ctx.Err() == nil {
 		<-tick.C
-		one, cancel := context.WithTimeout(ctx, answerLimit)
-		a, err := program.Ask(one, p.NS(pod), "udp://"+harness.InternetAddress+":80")
-		cancel()
-		s.sent.Add(1)
-		if err == nil {
-			s.answered.Add(1)
-			s.mu.Lock()
-			s.sources[a.Saw.Addr().String()]++
-			s.mu.Unlock()
+		select {
+		case unanswered <- struct{}{}:
+			s.ended.Go(func() {
+				p.sendOnce(ctx, pod, s)
+				<-unanswered
+			})
+		default:
 		}
+	}
+}
+
+// sendOnce sends a request and counts its answer.
+func (p *platformFixture) sendOnce(ctx context.Context, pod string, s *sender) {
+	ctx, cancel := context.WithTimeout(ctx, harness.AnswerTimeout)
+	defer cancel()
+	a, err := program.Ask(ctx, p.NS(pod), "udp://"+harness.InternetAddress+":80")
+	s.sent.Add(1)
+	if err == nil {
+		s.answered.Add(1)
+		s.mu.Lock()
+		s.sources[a.Saw.Addr().String()]++
+		s.mu.Unlock()
 	}
 }
 

@@ -41,7 +41,7 @@ func (p *platformFixture) measureFirstAnswer(t *testing.T, namespace, name, sour
 	t.Helper()
 	p.Apply(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: %s, labels: {role: out}}, "+
 		"spec: {nodeName: node1, containers: [{name: main, image: lab/echo}]}}", name, namespace))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	conn := p.dialWhenReady(ctx, t, name+"."+namespace)
 	defer conn.Close() //nolint:errcheck // nothing is kept in it

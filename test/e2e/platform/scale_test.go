@@ -79,10 +79,10 @@ func TestPlatform8Scale(t *testing.T) {
 func (c *platformScaleFixture) watchAddressSets(t *testing.T) {
 	t.Helper()
 	c.addressSets = c.NewNBClient(t, "Address_Set", &addressSetRow{})
-	if err := c.addressSets.Connect(harness.Within(t, 30*time.Second)); err != nil {
+	if err := c.addressSets.Connect(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.addressSets.MonitorAll(harness.Within(t, 30*time.Second)); err != nil {
+	if _, err := c.addressSets.MonitorAll(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -205,7 +205,7 @@ func (c *platformScaleFixture) measureNewPods(t *testing.T) string {
 	var took []time.Duration
 	for range show.ChooseSize(20, 1) {
 		i, before := c.pods, c.countSelected()
-		if err := c.createPodOf(harness.Within(t, time.Minute), i, 0); err != nil {
+		if err := c.createPodOf(harness.Within(t, harness.Patience), i, 0); err != nil {
 			t.Fatal(err)
 		}
 		c.WaitIdle(t)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +25,7 @@ const firstAddress, secondAddress, thirdAddress = "198.51.100.211", "198.51.100.
 func (p *platformFixture) assignedNodes(t *testing.T, name string) map[string]string {
 	t.Helper()
 	e := &ovnv1.EgressIP{}
-	if err := p.NewDirectClient(t, nil).Get(harness.Within(t, time.Minute), client.ObjectKey{Name: name}, e); err != nil {
+	if err := p.NewDirectClient(t, nil).Get(harness.Within(t, harness.Patience), client.ObjectKey{Name: name}, e); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
@@ -113,7 +112,7 @@ func (p *platformFixture) checkUnavailableNodes(t *testing.T) string {
 
 	assignable(nodes[secondAddress], "-")
 	p.waitAssigned(t, "two")
-	p.waitSilent(t, "s1.mail")
+	p.waitSilent(t, "s1.mail", "http://"+harness.InternetAddress)
 	p.ExpectSilence(t, "s1.mail", "udp://"+harness.InternetAddress+":80")
 	expectInside()
 	p.expectUnchanged(t)
@@ -187,7 +186,7 @@ func (p *platformFixture) checkSeveralEgressIPs(t *testing.T) string {
 func (p *platformFixture) waitEvent(t *testing.T, name, reason string) {
 	t.Helper()
 	harness.Eventually(t, "an event "+reason+" on "+name, func() bool {
-		events, err := p.Client.EventsV1().Events("").List(harness.Within(t, time.Minute), metav1.ListOptions{
+		events, err := p.Client.EventsV1().Events("").List(harness.Within(t, harness.Patience), metav1.ListOptions{
 			FieldSelector: "reason=" + reason,
 		})
 		if err != nil {
@@ -230,7 +229,7 @@ spec:
 		p.ExpectAnswer(t, pod+".mail", "http://"+p.podAddresses["u2"], "u2", p.podAddresses[pod])
 		p.ExpectAnswer(t, pod+".mail", service, "u2", p.podAddresses[pod])
 	}
-	if err := p.Client.NetworkingV1().NetworkPolicies("mail").Delete(harness.Within(t, time.Minute), "one-host",
+	if err := p.Client.NetworkingV1().NetworkPolicies("mail").Delete(harness.Within(t, harness.Patience), "one-host",
 		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -94,7 +93,7 @@ func (p *platformFixture) createSubnets(t *testing.T) {
 		p.WaitForObject(t, "Subnet", "", name, harness.IsReady)
 		p.CreateNamespace(t, name, name)
 	}
-	if err := p.Objects.Apply(harness.Within(t, time.Minute),
+	if err := p.Objects.Apply(harness.Within(t, harness.Patience),
 		"{apiVersion: v1, kind: Namespace, metadata: {name: shared}}"); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +247,7 @@ func (p *platformFixture) checkHostBackends(t *testing.T, addresses map[string]s
 // nodes answer through their own default route, and the client gets no answer.
 func (p *platformFixture) expectNodeSourceNeeded(t *testing.T, address string) {
 	t.Helper()
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.RunNbctl(t, "lr-policy-del", "ovn-cluster", strconv.Itoa(ownership.NodeBackend))
 	p.SyncFlows(t)
 	// Not TCP: the node would retransmit its answer through its own default route for a minute.
@@ -269,10 +268,10 @@ func (p *platformFixture) checkServiceCommands(t *testing.T, addresses map[strin
 		command string
 		want    []string
 	}{
-		{"trace " + harness.InternetAddress + " " + addresses["second-public"] + ":80", []string{"Answered", "gates/g1"}},
-		{"trace " + harness.InternetAddress + " " + addresses["host-public"] + ":80", []string{"Answered"}},
-		{"trace " + harness.InternetAddress + " " + addresses["third-cloud"] + ":80", []string{"Answered", "builds/b3"}},
-		{"trace --from pod/g1 -n gates " + addresses["third-public"] + ":80", []string{"Answered", "builds/b3"}},
+		{"trace " + harness.InternetAddress + " " + addresses["second-public"] + ":80", []string{"Delivered", "gates/g1"}},
+		{"trace " + harness.InternetAddress + " " + addresses["host-public"] + ":80", []string{"Delivered"}},
+		{"trace " + harness.InternetAddress + " " + addresses["third-cloud"] + ":80", []string{"Delivered", "builds/b3"}},
+		{"trace --from pod/g1 -n gates " + addresses["third-public"] + ":80", []string{"Delivered", "builds/b3"}},
 		{"explain service/second-public -n gates", []string{p.podAddresses["g1"]}},
 		{"explain service/host-cloud -n plain", []string{p.nodeInternalAddress(t, "node1")}},
 	}
@@ -308,7 +307,7 @@ func (p *platformFixture) checkForeignEndpoints(t *testing.T, _ map[string]strin
 				attack.reason == "" && manifest.True("Programmed")(o))
 		})
 		p.SyncFlows(t)
-		o, err := p.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "shared", "manual"))
+		o, err := p.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", "shared", "manual"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +324,7 @@ func (p *platformFixture) checkForeignEndpoints(t *testing.T, _ map[string]strin
 // nodeInternalAddress returns the address of a node.
 func (p *platformFixture) nodeInternalAddress(t *testing.T, node string) string {
 	t.Helper()
-	o, err := p.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Node", "", node))
+	o, err := p.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Node", "", node))
 	if err != nil {
 		t.Fatal(err)
 	}

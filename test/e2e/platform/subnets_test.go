@@ -76,10 +76,11 @@ func (p *platformFixture) expectSubnetNodeReturn(t *testing.T) {
 		p.ExpectAnswer(t, "internet", "http://"+p.nodeAddresses[node]+":8000", pod, harness.InternetAddress)
 	}
 	target := "http://" + p.nodeAddresses["node1"] + ":8000"
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.RunNbctl(t, "lr-policy-del", "ovn-cluster", strconv.Itoa(ownership.ReturnReply),
 		fmt.Sprintf(`inport == "ovn-cluster-gates" && pkt.mark == %d`, ownership.NodeReturnMark))
 	p.SyncFlows(t)
+	p.waitSilent(t, "internet", target) // the datapath still has the previous flows for a moment
 	p.ExpectSilence(t, "internet", target)
 	resume()
 	harness.Eventually(t, "the policy is restored", func() bool {
@@ -94,12 +95,12 @@ func (p *platformFixture) expectSubnetCommands(t *testing.T) {
 	checks := []commandCheck{
 		{
 			"trace --from pod/g1 -n gates " + harness.InternetAddress + ":80",
-			[]string{"Answered", egressAddress, "EgressIP mail"},
+			[]string{"Delivered", egressAddress, "EgressIP mail"},
 			[]string{"LeavesByNode"},
 		},
 		{"doctor", nil, []string{"EgressIP mail", "EgressOutsideProject"}},
 		{"trace --from pod/x1 -n shared " + harness.InternetAddress + ":80", []string{"LeavesByNode"}, []string{egressAddress}},
-		{"trace --from pod/g1 -n gates " + p.podAddresses["b3"] + ":80", []string{"Answered"}, []string{egressAddress}},
+		{"trace --from pod/g1 -n gates " + p.podAddresses["b3"] + ":80", []string{"Delivered"}, []string{egressAddress}},
 		{
 			"explain egressip/mail",
 			[]string{"Pod builds/b3: sends it", "currently 5"}, // the path of one pod
@@ -116,13 +117,13 @@ func (p *platformFixture) checkSubnetFailClosed(t *testing.T, _ map[string]strin
 	p.selectSubnetPods(t)
 	p.expectEgressAs(t, "g1.gates", egressAddress)
 	leaks := p.capturePodPackets(t)
-	resume := p.pauseController(t)
+	resume := p.Pause(t)
 	p.runPod(t, harness.Pod{Namespace: "gates", Name: "early", Node: "node1", Labels: map[string]string{"role": "out"}})
 	p.ExpectSilence(t, "early.gates", "http://"+harness.InternetAddress)
 	p.ExpectAnswer(t, "early.gates", "http://"+p.podAddresses["s1"], "s1", p.podAddresses["early"])
 	p.RunNbctl(t, "lrp-del", ownership.VPCEgressLinkPort("ovn-cluster", netip.MustParseAddr(egressAddress)))
 	p.SyncFlows(t)
-	p.waitSilent(t, "g1.gates") // the datapath still has the previous flows for a moment
+	p.waitSilent(t, "g1.gates", "http://"+harness.InternetAddress) // the datapath still has the previous flows
 	p.ExpectSilence(t, "g1.gates", "udp://"+harness.InternetAddress+":80")
 	for _, pod := range []string{"early", "g1"} {
 		if got := leaks.count(p.podAddresses[pod]); got > 0 {
@@ -177,12 +178,12 @@ func (p *platformFixture) checkSubnetFIPs(t *testing.T, _ map[string]string) str
 	checks := []commandCheck{
 		{
 			"trace --from pod/g1 -n gates " + harness.InternetAddress + ":80",
-			[]string{"Answered", address, "FIp gates/front"},
+			[]string{"Delivered", address, "FIp gates/front"},
 			[]string{"LeavesByNode"},
 		},
 		{
 			"trace " + harness.InternetAddress + " " + address + ":80",
-			[]string{"Answered", "FIp gates/front", "g1"},
+			[]string{"Delivered", "FIp gates/front", "g1"},
 			[]string{"LeavesByNode"},
 		},
 		{"explain fip/front -n gates", []string{address, "g1"}, []string{"✗"}},

@@ -13,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/test/e2e/harness"
-	"github.com/sallyport/sallyport/test/show"
 )
 
 // The namespaces of the how-to's section on Pod Security.
@@ -38,14 +36,9 @@ type release struct {
 func TestReal2Chart(t *testing.T) {
 	item := realItems.Item(t, 2)
 	c := harness.StartLab(t, "chart", harness.LoadTopology(t, "real.yaml"))
-	r := newRelease(t, c)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("pods:\n%s", r.tryRun("kubectl get pods -A -o wide; kubectl -n sallyport logs --tail=20 --prefix -l app.kubernetes.io/name=sallyport"))
-		}
-	})
-	r.importImage(t, item)
-	r.install(t, item)
+	r := newRelease(t, c, "")
+	item.AddFigure("image imported on two nodes in %.1f s", r.importImage(t).Seconds())
+	item.AddFigure("two controllers and two agents Ready %.1f s after helm install", r.install(t).Seconds())
 	r.checkPodSecurity(t)
 	r.expectHealthy(t)
 
@@ -53,35 +46,33 @@ func TestReal2Chart(t *testing.T) {
 	sent := w.checkPackets(t)
 	r.expectHealthy(t)
 	item.AddFigure("%d kinds of addresses by packets, no drops; doctor clean, and not clean without a node for an EgressIP", sent)
+	item.AddFigure("sallyport check --run: %s", r.checkSelftest(t))
 	r.reportContainers(t, item)
 	w.checkUpgrade(t, item)
 	r.remove(t)
 	item.AddFigure("installed, upgraded, rolled back and removed with the commands of the how-to; PodSecurity restricted refuses the agent's pod next to the controller")
 }
 
-// newRelease prepares the commands of the how-to.
-func newRelease(t *testing.T, c *harness.Cluster) *release {
+// newRelease prepares the commands of the how-to. values is YAML that is added to what is different in a lab. If the test
+// fails, it logs the pods and the controllers' last lines.
+func newRelease(t *testing.T, c *harness.Cluster, values string) *release {
 	t.Helper()
-	bin, err := filepath.Abs("../../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cache, err := parts.CacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &release{
 		Cluster: c, page: harness.ReadFile(t, harness.HowtoDir+"install.md"), values: filepath.Join(t.TempDir(), "lab.yaml"),
-		env: append(os.Environ(), "HOME="+t.TempDir(), "SALLYPORT_LAB="+c.Name, "SALLYPORT_CACHE="+cache,
-			"PATH="+strings.Join([]string{bin, harness.HelmDir(t), os.Getenv("PATH")}, ":")),
+		env: append(c.ShellEnv(t, harness.HelmDir(t)), "HOME="+t.TempDir()),
 	}
 	server := c.Blueprint.ServerAddresses()[0].Addr().String()
 	// A lab has no DNS, and this image is not the one of a release.
-	text := fmt.Sprintf("{image: {tag: lab}, ovn: {nbAddress: %q, sbAddress: %q}, agent: {nodePaths: true}}\n",
-		"ssl:"+server+":6641", "ssl:"+server+":6642")
+	text := fmt.Sprintf("image: {tag: lab}\novn: {nbAddress: %q, sbAddress: %q}\nagent: {nodePaths: true}\n%s",
+		"ssl:"+server+":6641", "ssl:"+server+":6642", values)
 	if err := os.WriteFile(r.values, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("pods:\n%s", r.tryRun("kubectl get pods -A -o wide; kubectl -n sallyport logs --tail=20 --prefix -l app.kubernetes.io/name=sallyport"))
+		}
+	})
 	return r
 }
 
@@ -98,15 +89,15 @@ func (r *release) adapt(commands string) string {
 	return "eval \"$(sallyport lab env)\"\n" + commands
 }
 
-// importImage loads Sallyport's image on both nodes.
-func (r *release) importImage(t *testing.T, item *show.Item) {
+// importImage loads Sallyport's image on both nodes, and returns how long that took.
+func (r *release) importImage(t *testing.T) time.Duration {
 	t.Helper()
 	file, err := filepath.Abs(imageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, other := range []string{"/nothing.tar", "/etc/hostname"} { // no file, and no image
-		if err := r.ImportImage(harness.Within(t, time.Minute), other); err == nil {
+		if err := r.ImportImage(harness.Within(t, harness.Patience), other); err == nil {
 			t.Errorf("%s was imported", other)
 		}
 	}
@@ -114,11 +105,12 @@ func (r *release) importImage(t *testing.T, item *show.Item) {
 	if err := r.ImportImage(harness.Within(t, 2*time.Minute), file); err != nil {
 		t.Fatalf("%v; run make lab-images", err)
 	}
-	item.AddFigure("image imported on two nodes in %.1f s", time.Since(begun).Seconds())
+	return time.Since(begun)
 }
 
-// install makes the namespaces and Secrets as the pages say, and installs the chart.
-func (r *release) install(t *testing.T, item *show.Item) {
+// install makes the namespaces and Secrets as the pages say, installs the chart, and returns how long it took until its
+// pods were ready.
+func (r *release) install(t *testing.T) time.Duration {
 	t.Helper()
 	// Kube-OVN with ENABLE_SSL=true has made this one.
 	pki := filepath.Join(r.Dir, "pki")
@@ -132,7 +124,7 @@ func (r *release) install(t *testing.T, item *show.Item) {
 	r.createCertificates(t)
 	begun := time.Now()
 	r.run(t, steps[2])
-	item.AddFigure("two controllers and two agents Ready %.1f s after helm install", time.Since(begun).Seconds())
+	return time.Since(begun)
 }
 
 // createCertificates makes those of the agents and of the controller by hand, each in its namespace.
@@ -153,7 +145,7 @@ func (r *release) createCertificates(t *testing.T) {
 // checkPodSecurity tries the pods of both programs in both namespaces.
 func (r *release) checkPodSecurity(t *testing.T) {
 	t.Helper()
-	ctx := harness.Within(t, time.Minute)
+	ctx := harness.Within(t, harness.Patience)
 	deployment, err := r.Client.AppsV1().Deployments(controllerNamespace).Get(ctx, "sallyport-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +175,7 @@ func (r *release) checkPodSecurity(t *testing.T) {
 func (r *release) tryPod(t *testing.T, namespace, name string, template corev1.PodTemplateSpec) error {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: template.Spec}
-	_, err := r.Client.CoreV1().Pods(namespace).Create(harness.Within(t, time.Minute), pod,
+	_, err := r.Client.CoreV1().Pods(namespace).Create(harness.Within(t, harness.Patience), pod,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
@@ -203,6 +195,14 @@ func (r *release) expectHealthy(t *testing.T) {
 	}
 }
 
+// checkSelftest runs the self-test with the image of the release, and returns its last line.
+func (r *release) checkSelftest(t *testing.T) string {
+	t.Helper()
+	said := strings.TrimSpace(r.run(t, "sallyport check --run"+where))
+	t.Log(said)
+	return said[strings.LastIndex(said, "\n")+1:]
+}
+
 // tryRun runs commands for the log of a test that has failed.
 func (r *release) tryRun(commands string) string {
 	cmd := exec.Command("bash", "-c", r.adapt(commands))
@@ -214,7 +214,7 @@ func (r *release) tryRun(commands string) string {
 // controllerArgs returns the arguments of the Deployment.
 func (r *release) controllerArgs(t *testing.T) []string {
 	t.Helper()
-	d, err := r.Client.AppsV1().Deployments(controllerNamespace).Get(harness.Within(t, time.Minute),
+	d, err := r.Client.AppsV1().Deployments(controllerNamespace).Get(harness.Within(t, harness.Patience),
 		"sallyport-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	vm "github.com/sallyport/sallyport/internal/lab/machine"
@@ -237,7 +236,7 @@ func (l *kernelLab) showTwoMachines(t *testing.T) {
 			l.vm.Kernel, other, kind, len(harness.Protocols), packets)
 	}
 	// A chassis that is gone and still in the database would keep others waiting for it.
-	if err := second.Stop(harness.Within(t, time.Minute)); err != nil {
+	if err := second.Stop(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	l.RunSbctl(t, "chassis-del", second.Name)
@@ -248,7 +247,7 @@ func (l *kernelLab) showPowerCut(t *testing.T) {
 	network := l.Network(t, "public")
 	address := l.createFIP(t, l.project, "outside", "public")
 	l.ExpectAnswer(t, network.Client, "http://"+address, "outside", network.ClientAddress)
-	if err := l.vm.Stop(harness.Within(t, time.Minute)); err != nil {
+	if err := l.vm.Stop(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	l.ExpectSilence(t, network.Client, "http://"+address)

@@ -69,7 +69,7 @@ func (l *kernelLab) runPodInMachine(t *testing.T, machine *kernelnode.Node, p ha
 	t.Helper()
 	p.Node = machine.Name
 	l.RunPod(t, p)
-	ctx := harness.Within(t, time.Minute)
+	ctx := harness.Within(t, harness.Patience)
 	pod, err := l.Client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func (l *kernelLab) appctl(t *testing.T, args ...string) string {
 // inMachine runs a program of Open vSwitch in the virtual machine.
 func (l *kernelLab) inMachine(t *testing.T, argv ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	out, err := l.vm.Run(ctx, argv...)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
@@ -34,7 +33,7 @@ var acceptedRefusals = map[string]string{
 // connection tracking, so nothing here shows that a card takes them.
 func (l *kernelLab) showOffload(t *testing.T) {
 	l.vsctl(t, "set", "open", ".", "other_config:hw-offload=true")
-	if err := l.vm.RestartSwitch(harness.Within(t, time.Minute)); err != nil {
+	if err := l.vm.RestartSwitch(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	l.appctl(t, "vlog/set", "netdev_offload_tc:console:dbg")

@@ -52,10 +52,14 @@ func TestReal1Nodes(t *testing.T) {
 	expectAnswers(t, c, public.Client, address, public.ClientAddress)
 }
 
-// expectAnswers leaves SCTP out: a container without CAP_NET_RAW can't speak it in user space.
+// containerProtocols are the protocols that lab/echo answers. A container without CAP_NET_RAW can't speak SCTP in user
+// space.
+var containerProtocols = []string{"http", "tcp", "udp"}
+
+// expectAnswers expects answers of pod on-node1 by each protocol that containers speak.
 func expectAnswers(t *testing.T, c *harness.Cluster, where, address, saw string) {
 	t.Helper()
-	for _, protocol := range []string{"http", "tcp", "udp"} {
+	for _, protocol := range containerProtocols {
 		c.ExpectAnswer(t, where, protocol+"://"+address+":80", "on-node1", saw)
 	}
 }
@@ -63,7 +67,7 @@ func expectAnswers(t *testing.T, c *harness.Cluster, where, address, saw string)
 // checkStart looks at what the nodes say of themselves, and how long they took.
 func checkStart(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
-	status, err := c.Status(harness.Within(t, time.Minute))
+	status, err := c.Status(harness.Within(t, harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func checkStart(t *testing.T, c *harness.Cluster, item *show.Item) {
 	if ready == 0 || (show.IsFullSize() && ready > readyLimit) {
 		t.Errorf("the real nodes were Ready after %s, allowed are %s", ready, readyLimit)
 	}
-	nodes, err := c.Client.CoreV1().Nodes().List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	nodes, err := c.Client.CoreV1().Nodes().List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +117,7 @@ func checkStreams(t *testing.T, c *harness.Cluster, ns, pod string) {
 	}
 	token := kubectl(t, c, "exec", "-n", ns, pod, "--", "/cat", "/var/run/secrets/kubernetes.io/serviceaccount/token")
 	for text, want := range map[string]bool{token: true, token + "x": false} {
-		review, err := c.Client.AuthenticationV1().TokenReviews().Create(harness.Within(t, time.Minute),
+		review, err := c.Client.AuthenticationV1().TokenReviews().Create(harness.Within(t, harness.Patience),
 			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: text}}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +132,7 @@ func checkStreams(t *testing.T, c *harness.Cluster, ns, pod string) {
 
 func kubectl(t *testing.T, c *harness.Cluster, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(harness.Within(t, time.Minute), c.Parts.Program("kubectl"),
+	cmd := exec.CommandContext(harness.Within(t, harness.Patience), c.Parts.Program("kubectl"),
 		append([]string{"--kubeconfig", c.Kubeconfig()}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -156,7 +160,7 @@ spec:
     readinessProbe: {exec: {command: [/cat, /nothing]}, periodSeconds: 1}
     livenessProbe: {exec: {command: [/cat, /nothing]}, periodSeconds: 1, failureThreshold: 1}`, ns))
 	c.WaitForObject(t, "Pod", ns, "sick", isRestarted)
-	pod, err := c.Client.CoreV1().Pods(ns).Get(harness.Within(t, time.Minute), "sick", metav1.GetOptions{})
+	pod, err := c.Client.CoreV1().Pods(ns).Get(harness.Within(t, harness.Patience), "sick", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +193,7 @@ func isRestarted(o *unstructured.Unstructured) bool {
 
 func reportMemory(t *testing.T, c *harness.Cluster, item *show.Item) {
 	t.Helper()
-	status, err := c.Status(harness.Within(t, time.Minute))
+	status, err := c.Status(harness.Within(t, harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +209,7 @@ func reportMemory(t *testing.T, c *harness.Cluster, item *show.Item) {
 func checkPowerCut(t *testing.T, c *harness.Cluster, item *show.Item, whileDown func()) {
 	t.Helper()
 	begun := time.Now()
-	if err := c.Order(harness.Within(t, time.Minute), "kill", "node1"); err != nil {
+	if err := c.Order(harness.Within(t, harness.Patience), "kill", "node1"); err != nil {
 		t.Fatal(err)
 	}
 	dead := time.Since(begun)

@@ -60,7 +60,7 @@ func (r *release) createWorkload(t *testing.T) *workload {
 	})
 	w.gateway = r.ReadField(t, "EIp", w.namespace, "default-gw", "status", "ipAddress")
 	w.fip = r.ReadField(t, "FIp", w.namespace, "web", "status", "externalIP")
-	o, err := r.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", w.namespace, "web"))
+	o, err := r.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", w.namespace, "web"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (r *release) reportContainers(t *testing.T, item *show.Item) {
 	used := map[string][]string{}
 	for _, node := range []string{"node1", "node2"} {
 		raw, err := r.Client.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes/" + node + "/proxy/stats/summary").
-			DoRaw(harness.Within(t, time.Minute))
+			DoRaw(harness.Within(t, harness.Patience))
 		if err != nil {
 			t.Fatal(err)
 		}

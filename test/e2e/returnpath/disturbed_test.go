@@ -83,7 +83,7 @@ func (s *projectPair) movePort(t *testing.T, port, from, to string) {
 	}
 	s.RunVsctl(t, to, "add-port", "br-int", link, "--", "set", "interface", link,
 		fmt.Sprintf("external_ids:iface-id=%q", port))
-	s.RunVsctl(t, to, "--timeout=60", "wait-until", "interface", link, "external_ids:ovn-installed=true")
+	s.RunVsctl(t, to, harness.ToolTimeout, "wait-until", "interface", link, "external_ids:ovn-installed=true")
 }
 
 // moveLink moves a link from one namespace to another.

@@ -89,7 +89,7 @@ func (k *soakFixture) findSilentStreams(t *testing.T, now time.Time) {
 func (k *soakFixture) collectEvidence(t *testing.T, kind string) {
 	t.Helper()
 	sbctl := []string{
-		k.Parts.Program("ovn-sbctl"), "--no-leader-only", "--timeout=10",
+		k.Parts.Program("ovn-sbctl"), "--no-leader-only", harness.ToolTimeout,
 		"--db=unix:" + filepath.Join(k.Dir, "data/ovn/sb1.sock"), "--bare",
 	}
 	sb := func(args ...string) string {

@@ -193,7 +193,7 @@ func (k *soakFixture) injectFaults(ctx context.Context, t *testing.T) {
 		case <-touch.C:
 			for _, ns := range k.projects {
 				text := "{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: %s-default, annotations: {soak: '%d'}}}"
-				if err := k.Objects.Apply(harness.Within(t, time.Minute), fmt.Sprintf(text, ns, n)); err != nil {
+				if err := k.Objects.Apply(harness.Within(t, harness.Patience), fmt.Sprintf(text, ns, n)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -3,6 +3,7 @@ package scale
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -195,8 +196,19 @@ func (c *memoryCluster) enqueue(e kube.Event) {
 // returns what the shard of egress addresses has to read anew.
 func (c *memoryCluster) takeShards(t testing.TB, wanted map[shard.Shard]int) []intent.ObjectKey {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	defer time.AfterFunc(time.Minute, c.changed.Broadcast).Stop()
+	return c.takeEnqueued(t, wanted)[shard.Egress]
+}
+
+// takeObjects does the same for one shard and event.
+func (c *memoryCluster) takeObjects(t testing.TB, of shard.Shard) []intent.ObjectKey {
+	t.Helper()
+	return c.takeEnqueued(t, map[shard.Shard]int{of: 1})[of]
+}
+
+func (c *memoryCluster) takeEnqueued(t testing.TB, wanted map[shard.Shard]int) map[shard.Shard][]intent.ObjectKey {
+	t.Helper()
+	deadline := time.Now().Add(harness.Patience)
+	defer time.AfterFunc(harness.Patience, c.changed.Broadcast).Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for of, count := range wanted {
@@ -207,7 +219,7 @@ func (c *memoryCluster) takeShards(t testing.TB, wanted map[shard.Shard]int) []i
 			c.changed.Wait()
 		}
 	}
-	out := c.enqueued[shard.Egress]
+	out := maps.Clone(c.enqueued)
 	clear(c.enqueued)
 	return out
 }
@@ -331,20 +343,21 @@ func (c *egressCluster) changeNamespace(t testing.TB, n int) {
 }
 
 // checkReleasedAddresses checks that of released addresses only the one that an EgressIP requests runs all egress
-// addresses. The last one belongs to a project, whose run shows that all events are handled.
+// addresses. The last one belongs to a project that nothing else has run, so its run shows that all events are handled.
 func (c *egressCluster) checkReleasedAddresses(t *testing.T) {
 	t.Helper()
 	none := c.size.egressIPs // no EgressIP has this number
+	last := projectName(1)
 	for n, address := range []int{none, 0, none + 1} {
 		released := newEgressOvnEip(address)
 		released.Name, released.Labels = fmt.Sprintf("released-%d", n), nil
 		if n == 2 {
-			released.Labels = ownership.ManagedLabels(costVPC)
+			released.Labels = ownership.ManagedLabels(last)
 		}
 		c.put(t, released)
 		c.events[string(intent.OvnEip)].Delete(released)
 	}
-	got := c.takeShards(t, map[shard.Shard]int{shard.Named(costVPC): 1})
+	got := c.takeShards(t, map[shard.Shard]int{shard.Named(last): 1})
 	if len(got) != 1 || got[0] != (intent.ObjectKey{}) {
 		t.Errorf("released addresses have run the egress addresses for %v, wanted once", got)
 	}

@@ -41,7 +41,7 @@ func TestScale7Memory(t *testing.T) {
 	f := memoryFixture{harness.NewScaleFixture(t, "--pprof-address", address), address}
 	f.GrowTo(t, show.ChooseSize(100, 4))
 	for i := range f.Size {
-		if err := f.CreateObject(harness.Within(t, time.Minute), "EIp", f.NamespaceOf(i), sharedEIP,
+		if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(i), sharedEIP,
 			"externalNetworkType: cloud"); err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ const maxOthersMedian = 400 * time.Millisecond
 // often.
 func (f *serviceFixture) measureChurn(t *testing.T, item *show.Item) {
 	t.Helper()
-	if err := f.CreateObject(harness.Within(t, time.Minute), "EIp", f.NamespaceOf(1), "front",
+	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(1), "front",
 		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (f *serviceFixture) protocolManifest(project int, name, protocol, endpoint 
 // waitForVIPOf waits until the VIP of a Service has a backend, and returns when it did.
 func (f *serviceFixture) waitForVIPOf(t *testing.T, project int, name, backend string) time.Time {
 	t.Helper()
-	at, err := f.watch.WaitUntil(harness.Within(t, time.Minute), f.NamespaceOf(project)+"/"+name,
+	at, err := f.watch.WaitUntil(harness.Within(t, harness.Patience), f.NamespaceOf(project)+"/"+name,
 		harness.HasBackend(backend))
 	if err != nil {
 		t.Fatalf("the VIP of %s: %v", name, err)

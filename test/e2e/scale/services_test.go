@@ -77,7 +77,7 @@ type serviceFixture struct {
 // createAddress creates the EIp that the Services share, so that only their own changes are measured.
 func (f *serviceFixture) createAddress(t *testing.T) {
 	t.Helper()
-	if err := f.CreateObject(harness.Within(t, time.Minute), "EIp", f.NamespaceOf(0), "front",
+	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(0), "front",
 		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func (f *serviceFixture) manifests(name string, port int, endpoint string) strin
 // waitForVIP waits until a condition holds for the VIP of a Service, and returns when it did.
 func (f *serviceFixture) waitForVIP(t *testing.T, name string, holds func(harness.LoadBalancerRow) bool) time.Time {
 	t.Helper()
-	at, err := f.watch.WaitUntil(harness.Within(t, time.Minute), f.NamespaceOf(0)+"/"+name, holds)
+	at, err := f.watch.WaitUntil(harness.Within(t, harness.Patience), f.NamespaceOf(0)+"/"+name, holds)
 	if err != nil {
 		t.Fatalf("the VIP of %s: %v", name, err)
 	}
@@ -149,7 +149,7 @@ func (f *serviceFixture) measureServices(t *testing.T) []serviceChange {
 
 func (f *serviceFixture) manage(t *testing.T, do func(context.Context, string) error, text string) {
 	t.Helper()
-	if err := do(harness.Within(t, time.Minute), text); err != nil {
+	if err := do(harness.Within(t, harness.Patience), text); err != nil {
 		t.Fatal(err)
 	}
 }

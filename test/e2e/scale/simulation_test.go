@@ -222,7 +222,7 @@ func (s *simulation) measureChanges(t *testing.T) (out []string) {
 		{"an EIp and a FIp created", func(i int) { s.CreateProbeFIP(t, i) }},
 		{"a Project created", func(i int) {
 			name := harness.ProjectName(s.projects + i)
-			if err := s.CreateObject(harness.Within(t, time.Minute), "Project", "fleet", name,
+			if err := s.CreateObject(harness.Within(t, harness.Patience), "Project", "fleet", name,
 				"cidrBlock: 10.0.0.0/24, egressNetworkType: cloud"); err != nil {
 				t.Fatal(err)
 			}

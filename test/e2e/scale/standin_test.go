@@ -64,7 +64,7 @@ func startStandIn(t *testing.T, f *harness.ScaleFixture, firstAddresses map[stri
 		stores: map[string]cache.Store{}, nextAddress: maps.Clone(firstAddresses), created: map[string]bool{},
 		failed: map[manifest.Ref]error{},
 	}
-	if err := s.nb.Connect(harness.Within(t, time.Minute)); err != nil {
+	if err := s.nb.Connect(harness.Within(t, harness.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(f.API, 0)
@@ -83,7 +83,7 @@ func startStandIn(t *testing.T, f *harness.ScaleFixture, firstAddresses map[stri
 		}
 	}
 	informers.Start(t.Context().Done())
-	informers.WaitForCacheSync(harness.Within(t, time.Minute).Done())
+	informers.WaitForCacheSync(harness.Within(t, harness.Patience).Done())
 	for range 8 {
 		go s.work(t.Context())
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -100,7 +99,7 @@ func newCachedCluster(t *testing.T, c *harness.Cluster, api client.Client) *kube
 			t.Error(err)
 		}
 	})
-	if !store.WaitForCacheSync(harness.Within(t, time.Minute)) {
+	if !store.WaitForCacheSync(harness.Within(t, harness.Patience)) {
 		t.Fatal("the cache is not filled")
 	}
 	return cluster

@@ -28,7 +28,7 @@ func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 	t.Helper()
 	pki := func(name string) string { return filepath.Join(c.Dir, "pki", name) }
 	config := ovn.Config{CertFile: pki("ovn.crt"), KeyFile: pki("ovn.key"), CAFile: pki("ca.crt")}
-	status, err := c.Status(harness.Within(t, time.Minute))
+	status, err := c.Status(harness.Within(t, harness.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 			config.Endpoints = append(config.Endpoints, "ssl:"+d.Outside)
 		}
 	}
-	client, err := ovn.Dial(harness.Within(t, 30*time.Second), config, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	client, err := ovn.Dial(harness.Within(t, harness.Patience), config, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

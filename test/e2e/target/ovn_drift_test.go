@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
+	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
 // checkDrift changes every kind of row by hand while a goroutine converges after each change that the client reports.
@@ -69,7 +70,7 @@ func (b *rowsFixture) checkDrift(t *testing.T) {
 			if now = b.dumpOurRows(t); now == want {
 				break
 			}
-			if time.Since(begin) > 5*time.Second {
+			if time.Since(begin) > harness.Patience {
 				t.Errorf("after %q the rows are not as they were:\n%s\nwanted:\n%s", hand, now, want)
 				break
 			}

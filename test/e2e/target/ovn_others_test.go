@@ -10,6 +10,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
+	"github.com/sallyport/sallyport/test/e2e/harness"
 )
 
 // checkForeignRows checks that rows of others on the router are never removed, and that a row that ours would duplicate
@@ -153,7 +154,7 @@ func (b *rowsFixture) checkFailover(t *testing.T) {
 		}
 		begin := time.Now()
 		err := b.converge(sets[i%2])
-		for err != nil && time.Since(begin) < 20*time.Second {
+		for err != nil && time.Since(begin) < harness.Patience {
 			err = b.converge(sets[i%2])
 		}
 		if err != nil {

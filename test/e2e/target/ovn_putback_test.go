@@ -93,7 +93,7 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 	if after := listRouterRows(t, c); !slices.Equal(after, before) {
 		t.Errorf("after Kube-OVN looked at the Vpc the rows are\n%q\nwanted\n%q", after, before)
 	}
-	if err := c.Objects.Delete(harness.Within(t, 20*time.Second), putbackAddresses); err != nil {
+	if err := c.Objects.Delete(harness.Within(t, harness.Patience), putbackAddresses); err != nil {
 		t.Errorf("Kube-OVN can't delete what the rows were made for: %v", err)
 	}
 	if left := c.RunNbctl(t, "lr-nat-list", "putback"); left != "" {
@@ -127,11 +127,11 @@ func listRouterRows(t *testing.T, c *harness.Cluster) (out []string) {
 func forceVPCReconcile(t *testing.T, c *harness.Cluster, project string) {
 	t.Helper()
 	more := `[{priority: 900, match: "ip4.src == 10.77.0.0/24", action: drop}, `
-	if err := c.Objects.Apply(harness.Within(t, time.Minute),
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience),
 		strings.Replace(project, "policyRoutes: [", "policyRoutes: "+more, 1)); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for !strings.Contains(c.RunNbctl(t, "lr-policy-list", "putback"), "drop") {
 		if time.Now().After(deadline) {
 			t.Fatal("Kube-OVN did not look at the Vpc")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -201,6 +202,7 @@ func TestRowsOfARouter(t *testing.T) {
 		{"are taken by northd", (*rowsFixture).checkNorthd},
 		{"pass the contract", (*rowsFixture).checkContract},
 		{"of some VIPs pass the contract", (*rowsFixture).checkSomeVIPs},
+		{"of some addresses of a set are written one by one", (*rowsFixture).checkSomeAddresses},
 		{"come back when they are changed by hand", (*rowsFixture).checkDrift},
 		{"of others stay", (*rowsFixture).checkForeignRows},
 		{"put the address of a port of others right", (*rowsFixture).checkPortNetwork},
@@ -224,6 +226,8 @@ func TestRowsOfARouter(t *testing.T) {
 			b.waitUntil(t, "the client knows the router", func() bool {
 				return b.client.RouterPortNames(rowsRouter) != nil
 			})
+			// northd writes this later, which would count as a change of the router during the test
+			b.RunNbctl(t, "wait-until", "logical_switch_port", "out-rows", "up=true")
 			test.run(b, t)
 		})
 	}
@@ -297,6 +301,71 @@ func (b *rowsFixture) checkSomeVIPs(t *testing.T) {
 			return fmt.Sprint(rows) + b.dumpOtherRows(t), err
 		},
 	})
+}
+
+// checkSomeAddresses checks the target for some entries of a large address set: they are written in one transaction, the
+// others stay, and the client does not report its own update.
+func (b *rowsFixture) checkSomeAddresses(t *testing.T) {
+	var addresses []string
+	for i := range 500 {
+		addresses = append(addresses, fmt.Sprintf("10.7.%d.%d", i/250, 1+i%250))
+	}
+	slices.Sort(addresses)
+	b.mustConverge(t, wantedRows(intent.AddressSet{Name: "rows.targets", Addresses: strings.Join(addresses, " ")}))
+	entries := func(set string) intent.Rows {
+		return wantedRows(intent.AddressSetMember{Set: set, Address: netip.MustParseAddr("10.7.0.1")},
+			intent.AddressSetMember{Set: set, Address: netip.MustParseAddr("10.7.0.2"), IsIn: true},
+			intent.AddressSetMember{Set: set, Address: netip.MustParseAddr("10.8.0.1"), IsIn: true})
+	}
+	b.readReports(t, "before")
+	writes := b.client.WriteCount()
+	for _, want := range []int{2, 0} {
+		plan, err := state.PreparePlan(t.Context(), b.client.AddressSetTarget(rowsRouter, entries("rows.targets")),
+			entries("rows.targets"))
+		if err != nil || len(plan.ChangeLines()) != want {
+			t.Fatalf("%d changes, wanted %d: %v", len(plan.ChangeLines()), want, err)
+		}
+		if failures := state.Run(t.Context(), plan); len(failures) > 0 {
+			t.Fatal(failures)
+		}
+	}
+	if after := b.client.WriteCount(); after != writes+1 {
+		t.Errorf("an entry that comes and one that goes took %d transactions", after-writes)
+	}
+	addresses = append(addresses[1:], "10.8.0.1")
+	b.RunNbctl(t, "add", "address_set", "rows.targets", "addresses", "10.8.0.2") // somebody else, which is reported
+	if reports := b.readReports(t, "after"); len(reports) != 1 {
+		t.Errorf("reported are %v; wanted the update of somebody else, once, and not our own", reports)
+	}
+	got := strings.Fields(b.RunNbctl(t, "--bare", "--columns=addresses", "find", "address_set", "name=rows.targets"))
+	slices.Sort(got)
+	if want := append(addresses, "10.8.0.2"); !slices.Equal(got, want) {
+		t.Errorf("the set has %d addresses, wanted %d", len(got), len(want))
+	}
+	if _, err := state.PreparePlan(t.Context(), b.client.AddressSetTarget(rowsRouter, entries("rows.none")),
+		entries("rows.none")); err == nil {
+		t.Error("entries of a set that does not exist are observed")
+	}
+}
+
+// readReports returns the routers that the client has reported until now. Reports come in the order of the changes: a row of
+// a router that does not exist, called after the marker, is changed last.
+func (b *rowsFixture) readReports(t *testing.T, marker string) (routers []string) {
+	t.Helper()
+	b.RunNbctl(t, "create", "address_set", "name=rows.marker."+marker, "external_ids:"+ownership.RowShardKey+"="+marker)
+	t.Cleanup(func() { b.RunNbctl(t, "destroy", "address_set", "rows.marker."+marker) })
+	limit := time.After(10 * time.Second)
+	for {
+		select {
+		case router := <-b.changedRouters:
+			if router == marker {
+				return routers
+			}
+			routers = append(routers, router)
+		case <-limit:
+			t.Fatalf("the row called after %q is not reported; reported are %v", marker, routers)
+		}
+	}
 }
 
 // dumpOtherRows prints everything in the northbound database except our rows and references to them in the router.

@@ -26,7 +26,7 @@ func measureAdmission(t *testing.T, f *attackFixture) {
 	for range show.ChooseSize(5, 2) {
 		who.Cannot(t, "a pod in another subnet", hostile, msgChoosesNetwork)
 		with := measureAdmissionTimes(t, who, own)
-		if err := f.Objects.Delete(harness.Within(t, time.Minute), podsBinding); err != nil {
+		if err := f.Objects.Delete(harness.Within(t, harness.Patience), podsBinding); err != nil {
 			t.Fatal(err)
 		}
 		who.Can(t, "the same without the policy", hostile) // control: the policy refused it

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,10 +44,10 @@ type actor struct {
 // Apply applies objects as the actor. They are deleted at the end of the test.
 func (a actor) Apply(t *testing.T, f *attackFixture, text string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 		defer cancel()
 		if err := f.Objects.Delete(ctx, text); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -140,7 +139,7 @@ func newAttackFixture(t *testing.T) *attackFixture {
 		c.CreateNamespace(t, namespace, "")
 		c.RunPod(t, harness.Pod{Namespace: namespace, Name: pod, Node: "node2"})
 	}
-	if err := c.Objects.Apply(harness.Within(t, time.Minute), tenantsManifest); err != nil {
+	if err := c.Objects.Apply(harness.Within(t, harness.Patience), tenantsManifest); err != nil {
 		t.Fatal(err)
 	}
 	c.SyncFlows(t)
@@ -156,7 +155,7 @@ func (f *attackFixture) newVictim(t *testing.T, name, cidr string) victim {
 	f.Apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: %s,
   annotations: {network.kube-dc.com/external-network-type: public}}, spec: {type: LoadBalancer, selector: {app: shop}, ports: [{port: 80}]}}`, v.namespace))
 	f.WaitForObject(t, "Service", v.namespace, "shop", manifest.True("Programmed"))
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", v.namespace, "shop"))
+	o, err := f.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", v.namespace, "shop"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +204,7 @@ func (f *attackFixture) createToken(t *testing.T, namespace, account string) str
 	t.Helper()
 	hours := int64(4 * 3600)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hours}}
-	token, err := f.Client.CoreV1().ServiceAccounts(namespace).CreateToken(harness.Within(t, time.Minute), account,
+	token, err := f.Client.CoreV1().ServiceAccounts(namespace).CreateToken(harness.Within(t, harness.Patience), account,
 		request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

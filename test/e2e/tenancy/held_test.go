@@ -3,7 +3,6 @@ package tenancy
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -64,7 +63,7 @@ func eipManifest(namespace, name, spec string) string {
 func (f *attackFixture) expectReason(t *testing.T, object manifest.Ref, condition, reason string) {
 	t.Helper()
 	reached := func(o *unstructured.Unstructured) bool { return harness.FalseReason(o, condition) == reason }
-	if err := f.Objects.Wait(harness.Within(t, time.Minute), object, reached); err != nil {
+	if err := f.Objects.Wait(harness.Within(t, harness.Patience), object, reached); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -177,7 +177,7 @@ func probeEIPExistence(t *testing.T, f *attackFixture, who actor) {
 	} {
 		who.MustApply(t, f, loadBalancerManifest("mgmt-b", name, bind, ""))
 		f.expectReason(t, harness.ObjectRef("Service", "mgmt-b", name), "ResolvedRefs", "RefNotPermitted")
-		o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Service", "mgmt-b", name))
+		o, err := f.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Service", "mgmt-b", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func (f *attackFixture) setServiceAddress(t *testing.T, namespace, name, address
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address)
 	services := f.Client.CoreV1().Services(namespace)
-	if _, err := services.Patch(harness.Within(t, time.Minute), name, types.MergePatchType, patch,
+	if _, err := services.Patch(harness.Within(t, harness.Patience), name, types.MergePatchType, patch,
 		metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ func blockProjectDeletion(t *testing.T, f *attackFixture, who actor) {
 		"app.kubernetes.io/managed-by: sallyport, kube-dc.com/vpc: acme-tmp"))
 	t.Logf("written: %v", err)
 	t.Cleanup(func() { // before the deletion, which it would block
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 		defer cancel()
 		if err := f.Objects.Apply(ctx, fmt.Sprintf(cuckoo, "", "a: b")); err != nil {
 			t.Error(err)

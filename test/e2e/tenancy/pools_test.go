@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -98,7 +97,7 @@ var poolAttacks = []attack{
 func (f *attackFixture) setQuota(t *testing.T, key string, most int) {
 	t.Helper()
 	patch := func(text string) error {
-		_, err := f.Client.CoreV1().Namespaces().Patch(harness.Within(t, time.Minute), "evil", types.MergePatchType,
+		_, err := f.Client.CoreV1().Namespaces().Patch(harness.Within(t, harness.Patience), "evil", types.MergePatchType,
 			[]byte(text), metav1.PatchOptions{})
 		return err
 	}

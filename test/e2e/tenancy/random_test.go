@@ -132,7 +132,7 @@ func (f *attackFixture) writeRandomObjects(t *testing.T, who actor, r *rand.Rand
 // expectOwnSubnet fails the test if a pod of the attacker has an address outside its project.
 func (f *attackFixture) expectOwnSubnet(t *testing.T) {
 	t.Helper()
-	pods, err := f.Client.CoreV1().Pods("evil-x").List(harness.Within(t, time.Minute), metav1.ListOptions{})
+	pods, err := f.Client.CoreV1().Pods("evil-x").List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

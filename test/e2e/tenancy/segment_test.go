@@ -122,7 +122,7 @@ func (s *segmentFixture) checkSharedAddress(t *testing.T) {
 // excludeAddress adds an address to excludeIps of the Subnet of the network public.
 func (f *attackFixture) excludeAddress(t *testing.T, address string) {
 	t.Helper()
-	o, err := f.Objects.Get(harness.Within(t, time.Minute), harness.ObjectRef("Subnet", "", "ext-public"))
+	o, err := f.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Subnet", "", "ext-public"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (f *attackFixture) excludeAddress(t *testing.T, address string) {
 	}
 	o.SetManagedFields(nil)
 	o.SetResourceVersion("")
-	if err := f.Objects.ApplyObject(harness.Within(t, time.Minute), o); err != nil {
+	if err := f.Objects.ApplyObject(harness.Within(t, harness.Patience), o); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -42,7 +42,7 @@ func newNoAdmissionFixture(t *testing.T) *noAdmissionFixture {
 	c := harness.StartLab(t, "wall", harness.LoadTopology(t, "shared.yaml"))
 	c.InstallSallyport(t)
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	if err := policies.DeleteCollection(harness.Within(t, time.Minute), metav1.DeleteOptions{},
+	if err := policies.DeleteCollection(harness.Within(t, harness.Patience), metav1.DeleteOptions{},
 		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func (w *noAdmissionFixture) expectIsolated(t *testing.T, organization, project,
 func (w *noAdmissionFixture) expectMisplaced(t *testing.T, isolation string, want float64) {
 	t.Helper()
 	w.PollUntil(t, fmt.Sprintf("%v misplaced pods with %s", want, isolation), func() bool {
-		got, err := w.controller.ScrapeMetrics(harness.Within(t, 10*time.Second))
+		got, err := w.controller.ScrapeMetrics(harness.Within(t, harness.Patience))
 		return err == nil && got[fmt.Sprintf("sallyport_misplaced_pods{isolation=%q}", isolation)] == want
 	})
 }
@@ -118,7 +118,7 @@ func (w *noAdmissionFixture) isolationPortGroups(t *testing.T) (out []string) {
 func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 	t.Helper()
 	w.SyncFlows(t)
-	list := w.RunTool(t, "ovn-sbctl", "--no-leader-only", "--timeout=30",
+	list := w.RunTool(t, "ovn-sbctl", "--no-leader-only", harness.ToolTimeout,
 		"--db=unix:"+filepath.Join(w.Dir, "data/ovn/sb1.sock"), "lflow-list", victimSwitch)
 	return strings.Count(list, "\n")
 }
@@ -126,7 +126,7 @@ func (w *noAdmissionFixture) countSwitchFlows(t *testing.T) int {
 // runDoctor returns the output of sallyport doctor.
 func (w *noAdmissionFixture) runDoctor(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	north, south := w.DatabaseConfig(t, "nb"), w.DatabaseConfig(t, "sb")
 	cmd := exec.CommandContext(ctx, "../../../bin/sallyport", "doctor", "--kubeconfig", w.Kubeconfig(),
@@ -140,7 +140,7 @@ func (w *noAdmissionFixture) runDoctor(t *testing.T) string {
 func (w *noAdmissionFixture) expectEvent(t *testing.T, organization, project, reason string) {
 	t.Helper()
 	w.PollUntil(t, "Event "+reason, func() bool {
-		list, err := w.Client.CoreV1().Events(organization).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+		list, err := w.Client.CoreV1().Events(organization).List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 			return e.InvolvedObject.Kind == "Project" && e.InvolvedObject.Name == project && e.Reason == reason
 		})

@@ -2,7 +2,6 @@ package view
 
 import (
 	"testing"
-	"time"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
 )
@@ -50,7 +49,7 @@ func (r *docReader) followOverview(t *testing.T, page []harness.CodeBlock) {
 		},
 	} {
 		if d.manifest != "" {
-			if err := r.Objects.Apply(harness.Within(t, time.Minute), d.manifest); err != nil {
+			if err := r.Objects.Apply(harness.Within(t, harness.Patience), d.manifest); err != nil {
 				t.Fatal(err)
 			}
 			namespace := tenant

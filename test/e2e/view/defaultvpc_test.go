@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -61,7 +60,7 @@ func (m *randomCluster) summarizeKinds(t *testing.T, all []traceQuestion) string
 	s := takeSurvey(t, m.Cluster, collector.Scope{})
 	egress, kinds := m.egressAddresses(s), map[string]int{}
 	for _, q := range all {
-		path, answered := q.paths[0], q.paths[0].Verdict == trace.Answered
+		path, answered := q.paths[0], q.paths[0].Verdict == trace.Delivered
 		switch {
 		case (q.Node != "" || strings.HasSuffix(q.Pod, "/"+hostPod)) && answered:
 			kinds["from a node to a pod"]++
@@ -221,7 +220,7 @@ func (m *randomCluster) platformTargets(t *testing.T, s *clusterstate.State, pod
 func (m *randomCluster) clusterIPs(t *testing.T) (out []netip.Addr) {
 	t.Helper()
 	for _, ns := range platformNamespaces {
-		list, err := m.Client.CoreV1().Services(ns).List(harness.Within(t, time.Minute), metav1.ListOptions{})
+		list, err := m.Client.CoreV1().Services(ns).List(harness.Within(t, harness.Patience), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -248,7 +248,7 @@ func (r *docReader) followNodes(t *testing.T, page []harness.CodeBlock) {
 		t.Errorf("the node answers without the page: %v", a)
 	}
 	r.runBlocks(t, page[:1])
-	if err := r.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml",
+	if err := r.InstallAgents(harness.Within(t, harness.Patience), "../../../bin/sallyport-agent.yaml",
 		filepath.Join(binDir(t), "sallyport-agent")); err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func (r *docReader) followEgress(t *testing.T, page []harness.CodeBlock) {
 // announces from the node of its pod.
 func (r *docReader) createAnnouncedService(t *testing.T) {
 	t.Helper()
-	err := r.Objects.Apply(harness.Within(t, time.Minute), `
+	err := r.Objects.Apply(harness.Within(t, harness.Patience), `
 {apiVersion: v1, kind: Pod, metadata: {name: mail, namespace: default, labels: {app: mail}}, spec: {nodeName: node1, containers: [{name: mail, image: lab/echo}]}}
 ---
 {apiVersion: v1, kind: Service, metadata: {name: mail, namespace: default}, spec: {type: LoadBalancer, selector: {app: mail}, ports: [{port: 25, targetPort: 8080}]}}`)
@@ -283,7 +283,7 @@ func (r *docReader) createAnnouncedService(t *testing.T) {
 	}
 	r.WaitForObject(t, "Pod", "default", "mail", manifest.True("Ready"))
 	gave := []byte(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.168.10.25"}]}}}`)
-	if _, err := r.Client.CoreV1().Services("default").Patch(harness.Within(t, time.Minute), "mail",
+	if _, err := r.Client.CoreV1().Services("default").Patch(harness.Within(t, harness.Patience), "mail",
 		types.MergePatchType, gave, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func (r *docReader) createAnnouncedService(t *testing.T) {
 // serviceIngress returns the address of a tenant's load balancer.
 func (r *docReader) serviceIngress(t *testing.T, namespace, name string) string {
 	t.Helper()
-	s, err := r.Client.CoreV1().Services(namespace).Get(harness.Within(t, time.Minute), name, metav1.GetOptions{})
+	s, err := r.Client.CoreV1().Services(namespace).Get(harness.Within(t, harness.Patience), name, metav1.GetOptions{})
 	if err != nil || len(s.Status.LoadBalancer.Ingress) == 0 {
 		t.Fatalf("Service %s has no address: %v", name, err)
 	}

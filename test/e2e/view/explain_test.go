@@ -74,6 +74,7 @@ metadata: {name: mail}
 spec: {egressIPs: [%s], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, podSelector: {matchLabels: {app: b3}}}`, d.egressAddress, d.Namespace))
 	d.WaitForObject(t, "EgressIP", "", "mail", manifest.True("Programmed"))
 	d.SyncFlows(t)
+	d.WaitGatewaysSettled(t)
 	return d
 }
 
@@ -84,7 +85,7 @@ func installAgents(t *testing.T, c *harness.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.InstallAgents(harness.Within(t, time.Minute), "../../../bin/sallyport-agent.yaml", agent); err != nil {
+	if err := c.InstallAgents(harness.Within(t, harness.Patience), "../../../bin/sallyport-agent.yaml", agent); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,8 +131,7 @@ func (e explanation) listNodes(t *testing.T, question string) (passed, held []st
 // gatewayNode returns the node that holds a port of a router, according to the southbound database.
 func (d *explainFixture) gatewayNode(t *testing.T, port string) string {
 	t.Helper()
-	chassis := d.RunSbctl(t, "--columns=chassis", "find", "Port_Binding", "logical_port=cr-"+port)
-	return d.RunSbctl(t, "--columns=hostname", "list", "Chassis", chassis)
+	return d.ListGateways(t)["cr-"+port]
 }
 
 // TestViewExplain checks that explanations of objects and addresses are correct, for healthy and faulty ones.
@@ -265,7 +265,7 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 	} {
 		begun := time.Now()
 		text, err := runCommand(t, d.Cluster, "__complete", "explain", typed)
-		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > show.ChooseSize(3*time.Second, 10*time.Second) {
+		if took := time.Since(begun); err != nil || !strings.Contains(text, want) || took > show.ChooseSize(3*time.Second, 30*time.Second) {
 			t.Errorf("%s is completed in %s: %v %s; want %q", typed, took, err, text, want)
 		}
 	}
@@ -274,7 +274,7 @@ func (d *explainFixture) checkTypos(t *testing.T) {
 // checkUsage checks that connections are counted on their node, for the address that they use.
 func (d *explainFixture) checkUsage(t *testing.T) {
 	for range 5 {
-		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, time.Minute), "tcp",
+		conn, err := d.NS("cli."+d.Namespace).Dial(harness.Within(t, harness.Patience), "tcp",
 			net.JoinHostPort(harness.InternetAddress, "80"))
 		if err != nil {
 			t.Fatal(err)

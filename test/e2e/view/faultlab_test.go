@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,7 @@ spec: {nodeName: node1, hostNetwork: true, containers: [{name: main, image: lab/
 	w.WaitForObject(t, "Pod", "default", "node-echo", manifest.True("Ready"))
 	w.WaitForObject(t, "ExternalNetwork", "", "uplink-b", manifest.True("Programmed"))
 	w.SyncFlows(t)
+	w.WaitGatewaysSettled(t)
 }
 
 // bindToEIP returns the annotation that binds a Service to an EIp.
@@ -121,7 +123,7 @@ func placeholders(b blueprint.Blueprint) *strings.Replacer {
 // runCommand runs sallyport with the environment of `lab env`, and returns its output.
 func runCommand(t *testing.T, c *harness.Cluster, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	cmd := newCommand(ctx, t, c, args...)
 	var problems strings.Builder
@@ -194,21 +196,29 @@ func (w *faultFixture) checkFault(t *testing.T, f fault) time.Duration {
 		harness.Eventually(t, f.from+" gets an answer from "+f.target, func() bool { return w.isReachable(f) })
 		w.expectNoFinding(t, f.command)
 	}
+	w.WaitGatewaysSettled(t)
 	about := strings.ReplaceAll(f.wantAbout, "{holder}", w.gatewayNode(t))
 	f.inject(w, t)
 	if f.target != "" {
 		harness.Eventually(t, "the fault is felt", func() bool { return !w.isReachable(f) })
 	}
-	begun := time.Now()
-	code, text, all := w.firstFinding(t, f.command)
-	took := time.Since(begun)
-	names := strings.HasPrefix(text, about)
-	if f.command == "doctor" { // it prints findings as sentences
-		names = strings.Contains(strings.ToLower(text), strings.ToLower(about))
+	var took time.Duration
+	var all string
+	for range show.ChooseSize(1, 5) { // on CI's machine the first answer may be that a node is behind
+		var code, text string
+		begun := time.Now()
+		code, text, all = w.firstFinding(t, f.command)
+		took = time.Since(begun)
+		names := strings.HasPrefix(text, about)
+		if f.command == "doctor" { // it prints findings as sentences
+			names = strings.Contains(strings.ToLower(text), strings.ToLower(about))
+		}
+		if code == f.wantCode && names {
+			return took
+		}
+		<-time.After(2 * time.Second)
 	}
-	if code != f.wantCode || !names {
-		t.Errorf("sallyport %s\nwanted: %s %s\n%s", f.command, f.wantCode, about, all)
-	}
+	t.Errorf("sallyport %s\nwanted: %s %s\n%s", f.command, f.wantCode, about, all)
 	return took
 }
 
@@ -222,17 +232,20 @@ func (w *faultFixture) isReachable(f fault) bool {
 	return err == nil
 }
 
-// expectNoFinding fails the test if a command reports a finding although there is no fault.
-func (w *faultFixture) expectNoFinding(t *testing.T, command string) {
+// expectNoFinding waits until a command reports no finding, and contains the words.
+func (w *faultFixture) expectNoFinding(t *testing.T, command string, words ...string) {
 	t.Helper()
 	var all string
 	var err error
+	healthy := false
 	harness.Eventually(t, command+" raises no alarm", func() bool {
 		all, err = runCommand(t, w.Cluster, strings.Fields(placeholders(w.Blueprint).Replace(command))...)
-		return err == nil && !findingPattern.MatchString(all)
+		healthy = err == nil && !findingPattern.MatchString(all) &&
+			!slices.ContainsFunc(words, func(wanted string) bool { return !strings.Contains(all, wanted) })
+		return healthy
 	})
-	if err != nil || findingPattern.MatchString(all) {
-		t.Logf("sallyport %s\n%s", command, all)
+	if !healthy {
+		t.Logf("sallyport %s: %v\n%s", command, err, all)
 	}
 }
 
@@ -254,10 +267,7 @@ func (w *faultFixture) expectAllHealthy(t *testing.T) {
 // expectDoctorClean fails the test if doctor reports a finding.
 func (w *faultFixture) expectDoctorClean(t *testing.T) {
 	t.Helper()
-	w.expectNoFinding(t, "doctor")
-	if said, err := runCommand(t, w.Cluster, "doctor"); err != nil || !strings.Contains(said, "nothing is wrong") {
-		t.Errorf("the doctor finds something though all is well: %v\n%s", err, said)
-	}
+	w.expectNoFinding(t, "doctor", "nothing is wrong")
 }
 
 // checkBundle checks that a bundle contains the state of the cluster and no secret.
@@ -283,7 +293,7 @@ func (w *faultFixture) checkBundle(t *testing.T) {
 // patchService patches a Service of the lab.
 func (w *faultFixture) patchService(t *testing.T, name, text string) {
 	t.Helper()
-	if _, err := w.Client.CoreV1().Services(w.Namespace).Patch(harness.Within(t, time.Minute), name,
+	if _, err := w.Client.CoreV1().Services(w.Namespace).Patch(harness.Within(t, harness.Patience), name,
 		types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/world"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // inspectionFixture is a lab whose nodes are queried. The sockets of its Open vSwitch belong to user nobody, as with
@@ -63,6 +64,7 @@ func TestViewInspection(t *testing.T) {
 	t.Run("kernel", q.checkKernel)
 	t.Run("connections", q.checkConnections)
 	t.Run("switch", q.checkSwitch)
+	t.Run("ports", q.checkPorts)
 	t.Run("rights", q.checkRights)
 	t.Run("time", q.checkResponseTime)
 }
@@ -73,14 +75,14 @@ func (q *inspectionFixture) inspectNode(t *testing.T,
 ) (kubedcv1alpha1.InspectionStatus, time.Duration) {
 	t.Helper()
 	o := &kubedcv1alpha1.Inspection{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Spec: spec}
-	if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
+	if err := q.api.Create(harness.Within(t, harness.Patience), o); err != nil {
 		t.Fatal(err)
 	}
 	took := harness.Eventually(t, "node "+spec.Node+" answers", func() bool {
-		return q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(o), o) == nil &&
+		return q.api.Get(harness.Within(t, harness.Patience), client.ObjectKeyFromObject(o), o) == nil &&
 			o.Status.Time != nil
 	})
-	if err := q.api.Delete(harness.Within(t, time.Minute), o); err != nil {
+	if err := q.api.Delete(harness.Within(t, harness.Patience), o); err != nil {
 		t.Fatal(err)
 	}
 	return o.Status, took
@@ -319,9 +321,54 @@ func (q *inspectionFixture) checkSwitch(t *testing.T) {
 	q.ControlLab(t, "pause", "node1-vswitchd")
 	status, took := q.inspectNode(t, spec)
 	q.ControlLab(t, "resume", "node1-vswitchd")
-	if took > 10*time.Second || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
+	if took > show.ChooseSize(30*time.Second, harness.Patience) || status.Switch.Problem == "" || len(status.Problems) == 0 || len(status.Interfaces) == 0 {
 		t.Errorf("with a switch that hangs, it answered after %v: %q, %q, %d interfaces", took, status.Switch.Problem,
 			status.Problems, len(status.Interfaces))
+	}
+}
+
+// checkPorts asks pods whether they answer. What is not a pod of the node is not asked: a pod of another node, the node's
+// own port in OVN, or an uplink.
+func (q *inspectionFixture) checkPorts(t *testing.T) {
+	q.RunPod(t, harness.Pod{Namespace: "default", Name: "open", Node: "node1"})
+	pod, err := q.Client.CoreV1().Pods("default").Get(harness.Within(t, harness.Patience), "open", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := kubedcv1alpha1.PortQuestion{
+		LogicalPort: "open.default", MAC: pod.Annotations["ovn.kubernetes.io/mac_address"], Address: pod.Status.PodIP,
+		From: pod.Annotations["ovn.kubernetes.io/gateway"], Protocol: "tcp", Port: 80,
+	}
+	ask := func(node string, change func(*kubedcv1alpha1.PortQuestion)) kubedcv1alpha1.PortAnswer {
+		question := good
+		change(&question)
+		status, _ := q.inspectNode(t, kubedcv1alpha1.InspectionSpec{
+			Node: node, Ports: []kubedcv1alpha1.PortQuestion{question},
+		})
+		if len(status.Ports) != 1 {
+			t.Fatalf("%+v: %d answers, problems %q", question, len(status.Ports), status.Problems)
+		}
+		return status.Ports[0]
+	}
+	for _, c := range []struct {
+		what, node, result, problem string
+		change                      func(*kubedcv1alpha1.PortQuestion)
+	}{
+		{"a port", "node1", "Open", "", func(*kubedcv1alpha1.PortQuestion) {}},
+		{"a closed port", "node1", "Closed", "", func(q *kubedcv1alpha1.PortQuestion) { q.Port = 81 }},
+		{"by UDP", "node1", "Closed", "", func(q *kubedcv1alpha1.PortQuestion) { q.Protocol, q.Port = "udp", 81 }},
+		{"by SCTP", "node1", "Open", "", func(q *kubedcv1alpha1.PortQuestion) { q.Protocol = "sctp" }},
+		{"a ping", "node1", "Open", "", func(q *kubedcv1alpha1.PortQuestion) { q.Protocol, q.Port = "icmp", 0 }},
+		{"another address", "node1", "Silent", "", func(q *kubedcv1alpha1.PortQuestion) { q.Address = "10.16.9.9" }},
+		{"a pod of another node", "node2", "", "no pod of this node", func(*kubedcv1alpha1.PortQuestion) {}},
+		{"the node", "node1", "", "no pod of this node", func(q *kubedcv1alpha1.PortQuestion) { q.LogicalPort = "node-node1" }},
+		{"an uplink", "node1", "", "no pod of this node", func(q *kubedcv1alpha1.PortQuestion) { q.LogicalPort = "ext-cloud" }},
+		{"for everybody", "node1", "", "not allowed", func(q *kubedcv1alpha1.PortQuestion) { q.From = "224.0.0.1" }},
+	} {
+		if got := ask(c.node, c.change); got.Result != c.result || !strings.Contains(got.Problem, c.problem) ||
+			(got.Problem != "") != (c.problem != "") {
+			t.Errorf("%s: %+v, wanted %q, %q", c.what, got, c.result, c.problem)
+		}
 	}
 }
 
@@ -332,16 +379,16 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       kubedcv1alpha1.InspectionSpec{Node: node},
 		}
-		if err := q.api.Create(harness.Within(t, time.Minute), o); err != nil {
+		if err := q.api.Create(harness.Within(t, harness.Patience), o); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = q.api.Delete(harness.Within(t, time.Minute), o) })
+		t.Cleanup(func() { _ = q.api.Delete(harness.Within(t, harness.Patience), o) })
 		return o
 	}
 	ask("of-node1", "node1")
 	nobodys := ask("of-nobody", "node9")
 	var mine kubedcv1alpha1.InspectionList
-	if err := q.api.List(harness.Within(t, time.Minute), &mine,
+	if err := q.api.List(harness.Within(t, harness.Patience), &mine,
 		client.MatchingFields{"spec.node": "node1"}); err != nil || len(mine.Items) != 1 ||
 		mine.Items[0].Name != "of-node1" {
 		t.Errorf("an agent would see %d Inspections: %v", len(mine.Items), err)
@@ -360,7 +407,7 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sallyport-operator"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}},
 	}
-	if _, err := q.Client.RbacV1().ClusterRoleBindings().Create(harness.Within(t, time.Minute), binding,
+	if _, err := q.Client.RbacV1().ClusterRoleBindings().Create(harness.Within(t, harness.Patience), binding,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +418,7 @@ func (q *inspectionFixture) checkRights(t *testing.T) {
 	olga.Cannot(t, "read Secrets", harness.TryGet("secrets/kube-system/any"), "cannot get")
 	q.ImpersonateUser(t, "tom").Cannot(t, "ask", harness.TryCreate("inspections//new", "{spec: {node: node1}}"),
 		"cannot create")
-	if err := q.api.Get(harness.Within(t, time.Minute), client.ObjectKeyFromObject(nobodys), nobodys); err != nil ||
+	if err := q.api.Get(harness.Within(t, harness.Patience), client.ObjectKeyFromObject(nobodys), nobodys); err != nil ||
 		nobodys.Status.Time != nil {
 		t.Errorf("somebody answered for node9: %v, %v", nobodys.Status, err)
 	}

@@ -21,4 +21,14 @@ var viewItems = show.New("the operator's view",
 // platformItems is the part of the list of `make show-platform` that is shown here.
 var platformItems = show.New("Kube-OVN's default VPC", "", "", "", "", "trace agrees with packets in 500 of 500 questions")
 
-func TestMain(m *testing.M) { harness.Main(m, viewItems, platformItems) }
+// dayItems is the part of the list of `make show-day` that is shown here.
+var dayItems = show.New("from day one on",
+	"",
+	"every command works with only a kubeconfig",
+	"check names what is wrong before an installation, and tests one with packets; interrupted tests leave nothing",
+	"verdicts are right: trace asks the pod, status begins with a verdict, causes come before symptoms",
+	"plan names mistakes in files, and what applying them makes",
+	"columns and events say what happened",
+)
+
+func TestMain(m *testing.M) { harness.Main(m, viewItems, platformItems, dayItems) }

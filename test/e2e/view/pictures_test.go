@@ -322,8 +322,8 @@ func TestView4Live(t *testing.T) {
 	t.Run("a packet", func(t *testing.T) {
 		p.Evaluate(fmt.Sprintf(`location.hash = "#trace?client=203.0.113.10&to=%s:80&protocol=tcp"`, address), nil)
 		p.WaitUntil(`document.querySelector("#panel .path .state")`)
-		if text := p.ElementText("#panel .path .state"); !strings.Contains(text, "Answered") {
-			t.Errorf("the page says %q of a packet that is answered: %s", text, p.ElementText("#panel"))
+		if text := p.ElementText("#panel .path .state"); !strings.Contains(text, "Delivered") {
+			t.Errorf("the page says %q of a packet that arrives: %s", text, p.ElementText("#panel"))
 		}
 		c.ExpectAnswer(t, "internet", "tcp://"+address+":80", "b1", "203.0.113.10")
 	})

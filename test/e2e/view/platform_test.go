@@ -57,9 +57,7 @@ func (w *faultFixture) runShell(t *testing.T, where, command string) {
 // gatewayNode returns the node that holds the lab's gateway on the network of its addresses.
 func (w *faultFixture) gatewayNode(t *testing.T) string {
 	t.Helper()
-	chassis := w.RunSbctl(t, "--bare", "--columns=chassis", "find", "port_binding",
-		"logical_port=cr-hall-ward-ext-public")
-	return w.RunSbctl(t, "--bare", "--columns=hostname", "list", "chassis", chassis)
+	return w.ListGateways(t)["cr-hall-ward-ext-public"]
 }
 
 // flushMACBindings makes routers resolve addresses again.
@@ -258,14 +256,14 @@ func (w *faultFixture) waitKubeOVNRestored(t *testing.T) {
 // lease has expired.
 func (w *faultFixture) waitLease(t *testing.T, holds func(coordinationv1.LeaseSpec) bool) {
 	t.Helper()
-	for within := time.Now().Add(time.Minute); time.Now().Before(within); <-time.After(time.Second) {
+	for within := time.Now().Add(harness.Patience); time.Now().Before(within); <-time.After(time.Second) {
 		l, err := w.Client.CoordinationV1().Leases("kube-system").Get(context.Background(), diagnosis.KubeOVNLease,
 			metav1.GetOptions{})
 		if err == nil && holds(l.Spec) {
 			return
 		}
 	}
-	t.Error("the lease of kube-ovn-controller is not as it should be, for a minute")
+	t.Errorf("the lease of kube-ovn-controller is not as it should be, for %s", harness.Patience)
 }
 
 // pauseAPIServer pauses the API server. Controllers that exit because they cannot renew their leases are restarted.
@@ -273,7 +271,7 @@ func (w *faultFixture) pauseAPIServer(t *testing.T) {
 	t.Cleanup(func() {
 		w.ControlLab(t, "resume", "kube-apiserver")
 		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "kube-ovn-controller"} {
-			_ = w.Order(harness.Within(t, time.Minute), "kill", name) // it may have exited
+			_ = w.Order(harness.Within(t, harness.Patience), "kill", name) // it may have exited
 			w.ControlLab(t, "start", name)
 		}
 		w.waitKubeOVNRestored(t)
@@ -288,7 +286,7 @@ func (w *faultFixture) exhaustSNATPorts(t *testing.T) {
 	t.Cleanup(func() { w.RunNbctl(t, "set", "nat", row, `external_port_range=""`) })
 	w.SyncFlows(t)
 	for range 60 {
-		conn, err := w.NS("b1."+w.Namespace).Dial(harness.Within(t, time.Minute), "udp", harness.InternetAddress+":80")
+		conn, err := w.NS("b1."+w.Namespace).Dial(harness.Within(t, harness.Patience), "udp", harness.InternetAddress+":80")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 		"--cluster-prefixes=10.96.0.0/12")
 	m.StartForTest(t)
 	for _, n := range b.NodeList()[b.Nodes-b.Gateways:] {
-		if err := c.Objects.Apply(harness.Within(t, time.Minute),
+		if err := c.Objects.Apply(harness.Within(t, harness.Patience),
 			fmt.Sprintf("{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s: ''}}}", n.Name,
 				ovnv1.AssignableLabel)); err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func (m *randomCluster) createObjects(t *testing.T) {
 
 func (m *randomCluster) applyAll(t *testing.T, texts []string) {
 	t.Helper()
-	if err := m.Objects.Apply(harness.Within(t, time.Minute), strings.Join(texts, "\n---\n")); err != nil {
+	if err := m.Objects.Apply(harness.Within(t, harness.Patience), strings.Join(texts, "\n---\n")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -233,7 +233,7 @@ func (m *randomCluster) waitQuiet(t *testing.T) {
 		m.WaitForObject(t, "Pod", ns, pod, manifest.True("Ready"))
 	}
 	writes, since := -1.0, time.Now()
-	for ctx := harness.Within(t, time.Minute); time.Since(since) < 3*time.Second; {
+	for ctx := harness.Within(t, harness.Patience); time.Since(since) < 3*time.Second; {
 		if now := m.CountWrites(t); now != writes {
 			writes, since = now, time.Now()
 		}

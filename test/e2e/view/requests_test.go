@@ -84,7 +84,7 @@ var requestFaults = []fault{
 	},
 	{
 		what: "the target port is wrong", from: "internet", target: shopURL, command: "trace {out} {shop}:80",
-		wantCode: "TargetPortNotDeclared", wantAbout: "Service hall-ward/shop", inCI: true,
+		wantCode: "NothingListens", wantAbout: "Service hall-ward/shop", inCI: true,
 		inject: patchShop(`{"spec":{"ports":[{"name":"web","port":80,"protocol":"TCP","targetPort":8099}]}}`,
 			`{"spec":{"ports":[{"name":"web","port":80,"protocol":"TCP","targetPort":80},{"name":"flows","port":80,"protocol":"UDP","targetPort":80}]}}`),
 	},

@@ -25,6 +25,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/logical"
 	"github.com/sallyport/sallyport/internal/model/state"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // observerConfig returns the collector's configuration for a lab, from outside.
@@ -54,7 +55,7 @@ func takeSurveyWith(t *testing.T, config collector.Config, scope collector.Scope
 		t.Fatal(err)
 	}
 	defer o.Close()
-	return o.Collect(harness.Within(t, time.Minute), scope)
+	return o.Collect(harness.Within(t, harness.Patience), scope)
 }
 
 // TestViewSurvey checks that a survey contains a project with one object of each kind, its addresses and rows, and no
@@ -277,7 +278,7 @@ func checkWithoutNorthbound(t *testing.T, c *harness.Cluster, ns string) {
 			config.Controller.Northbound.Endpoints = []string{"tcp:" + server}
 			began := time.Now()
 			s := takeSurveyWith(t, config, collector.Scope{AllShards: true, Sync: true})
-			if took := time.Since(began); took > 10*time.Second {
+			if took := time.Since(began); took > show.ChooseSize(30*time.Second, harness.Patience) {
 				t.Errorf("it took %s", took)
 			}
 			if len(s.Unread) != 1 || s.Unread[0].System != clusterstate.Northbound ||

@@ -246,7 +246,7 @@ func summarizeVerdicts(all []traceQuestion) string {
 		}
 	}
 	var words, reasons []string
-	for _, verdict := range []string{trace.Answered, trace.Refused, trace.Dropped, trace.Lost, trace.Unknown} {
+	for _, verdict := range []string{trace.Delivered, trace.Refused, trace.Dropped, trace.Lost, trace.Unknown} {
 		if counts[verdict] > 0 {
 			words = append(words, fmt.Sprintf("%d %s", counts[verdict], strings.ToLower(verdict)))
 		}
@@ -349,7 +349,7 @@ func (q traceQuestion) distinctVerdicts() (out []string) {
 // expectsReply reports whether a reply is expected on every path.
 func (q traceQuestion) expectsReply() bool {
 	for _, v := range q.distinctVerdicts() {
-		if v != trace.Answered && v != trace.Refused {
+		if v != trace.Delivered && v != trace.Refused {
 			return false
 		}
 	}
@@ -437,7 +437,7 @@ func (m *randomCluster) expectedOutcome(p trace.Path, q traceQuestion) string {
 	switch p.Verdict {
 	case trace.Refused:
 		return outcomeRefused
-	case trace.Answered:
+	case trace.Delivered:
 		name := m.nameOfAddress(p.Server.Addr(), p)
 		listens := p.Server.Port() == 80 || p.Server.Port() == 8080
 		if last := p.RequestHops[len(p.RequestHops)-1].About; last.Kind == clusterstate.NodeKind {

@@ -57,29 +57,31 @@ func (r *Recorder) Record(about client.Object, kind, reason, action, message str
 	r.sink.Eventf(ref, nil, kind, reason, action, "%s", message)
 }
 
-// allowEvent takes one token from the buckets of the object and of its namespace, or reports that there is none. An
-// Event over the limit of its object does not count against the namespace.
+// allowEvent takes one token from the buckets of the object and of its namespace, or reports that one of them has none.
+// Then it takes none: an Event over the limit of its object does not count against the namespace, nor the other way round.
 func (r *Recorder) allowEvent(namespace, uid string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.buckets) >= maxBuckets {
 		r.dropFullBuckets()
 	}
-	return r.takeToken("object "+namespace+"/"+uid, objectBurst, objectRefillEvery) &&
-		r.takeToken("namespace "+namespace, namespaceBurst, namespaceRefillEvery)
+	now := r.clock()
+	object, all := "object "+namespace+"/"+uid, "namespace "+namespace
+	ofObject := r.buckets[object].refill(now, objectRefillEvery)
+	ofAll := r.buckets[all].refill(now, namespaceRefillEvery)
+	allowed := ofObject.used+1 <= objectBurst && ofAll.used+1 <= namespaceBurst
+	if allowed {
+		ofObject.used++
+		ofAll.used++
+	}
+	r.buckets[object], r.buckets[all] = ofObject, ofAll
+	return allowed
 }
 
-func (r *Recorder) takeToken(key string, most float64, every time.Duration) bool {
-	now := r.clock()
-	b := r.buckets[key]
-	b.used = max(0, b.used-float64(now.Sub(b.updatedAt))/float64(every))
-	b.updatedAt, b.refillEvery = now, every
-	allowed := b.used+1 <= most
-	if allowed {
-		b.used++
-	}
-	r.buckets[key] = b
-	return allowed
+// refill returns the bucket as it is now.
+func (b tokenBucket) refill(now time.Time, every time.Duration) tokenBucket {
+	used := max(0, b.used-float64(now.Sub(b.updatedAt))/float64(every))
+	return tokenBucket{used: used, updatedAt: now, refillEvery: every}
 }
 
 // dropFullBuckets drops buckets that are full again or, if there are too few of those, all buckets of objects.

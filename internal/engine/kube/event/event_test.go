@@ -81,6 +81,14 @@ func TestBudgets(t *testing.T) {
 			t.Fatalf("object %d of the namespace", i)
 		}
 	}
+	for range 2 * objectBurst { // refused because of the others, at no cost for the object itself
+		if r.allowEvent("evil", "patient") {
+			t.Fatal("the namespace has more")
+		}
+	}
+	if now = now.Add(objectBurst * namespaceRefillEvery); !r.allowEvent("evil", "patient") {
+		t.Error("an object that was refused all the time has none left when its namespace has")
+	}
 	if !r.allowEvent("victim", "web") {
 		t.Error("another namespace has none")
 	}

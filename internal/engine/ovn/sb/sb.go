@@ -25,6 +25,9 @@ const (
 	ChassisRedirectPrefix = "cr-"
 )
 
+// LocalnetType is the type of the port binding of a logical switch's uplink to a network of the nodes.
+const LocalnetType = "localnet"
+
 // Chassis is a node in OVN.
 type Chassis struct {
 	UUID string `ovsdb:"_uuid"`

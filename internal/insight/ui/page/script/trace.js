@@ -14,7 +14,8 @@ const remembered = {
 }
 
 const verdicts = {
-  Answered: ["well", "", "The packet arrives, and its reply finds back."],
+  Delivered: ["well", "", "The packet arrives, and its reply would find back."],
+  Answered: ["well", "", "The packet arrives, and the server answers."],
   Dropped: ["bad", "error", "The packet is dropped on its way there."],
   Refused: ["bad", "error", "Somebody answers that nobody is there."],
   Lost: ["bad", "error", "The packet arrives, and its reply does not find back."],
@@ -80,7 +81,7 @@ function path(p, title, query) {
     p.doubts?.length > 0 && h("ul.doubts", {}, p.doubts.map(d => h("li", {}, severity("info"), " ", capital(d)))),
     hops("There", p.there, 1, query.from ?? query.client),
     hops("Back", p.back, 1 + (p.there?.length ?? 0)),
-    p.seen && p.verdict === "Answered" && h("p.seen", {}, `The server sees ${p.seen} as the client.`))
+    p.seen && ["Delivered", "Answered"].includes(p.verdict) && h("p.seen", {}, `The server sees ${p.seen} as the client.`))
 }
 
 // hops shows the hops of one direction, numbered as on the map.
