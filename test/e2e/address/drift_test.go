@@ -13,10 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
-// repairLimit is the maximum time until everything of ours is restored.
-const repairLimit = 2 * time.Second
+// repairLimit is the maximum time until everything of ours is restored, and chainLimit that where Kube-OVN has to delete and
+// recreate dependent objects. CI's machine may be several times slower for minutes.
+var (
+	repairLimit = show.ChooseSize(2*time.Second, 15*time.Second)
+	chainLimit  = show.ChooseSize(10*time.Second, time.Minute)
+)
 
 // driftCase is a manual change of something that belongs to us.
 type driftCase struct {
@@ -26,8 +31,16 @@ type driftCase struct {
 	change       func() error
 	// answeringFIPs must answer afterwards.
 	answeringFIPs []string
-	// chainLimit replaces repairLimit where Kube-OVN has to delete and recreate dependent objects.
-	chainLimit time.Duration
+	// isChain says that Kube-OVN has to delete and recreate dependent objects.
+	isChain bool
+}
+
+// limit is the maximum time until the change is undone.
+func (d driftCase) limit() time.Duration {
+	if d.isChain {
+		return chainLimit
+	}
+	return repairLimit
 }
 
 // TestCore3Drift shows that everything of ours that is deleted or changed by hand is restored within 2 s, and that
@@ -105,10 +118,10 @@ func (p *driftedProject) checkEachDrift(t *testing.T, figure func(string, ...any
 			return // the state of all others would differ, too
 		}
 		times = append(times, fmt.Sprintf("%6d ms  %s", took.Milliseconds(), d.what))
-		if d.chainLimit == 0 {
-			longest = max(longest, took)
-		} else {
+		if d.isChain {
 			chain = max(chain, took)
+		} else {
+			longest = max(longest, took)
 		}
 	}
 	t.Logf("times until it is back:\n%s", strings.Join(times, "\n"))
@@ -129,9 +142,9 @@ func (p *driftedProject) checkDrift(t *testing.T, d driftCase, all stateDump) (t
 	}
 	if err != nil {
 		t.Errorf("%s: %v", d.what, err)
-		return 15 * time.Second
+		return d.limit()
 	}
-	if limit := max(d.chainLimit, repairLimit); took > limit {
+	if limit := d.limit(); took > limit {
 		// Kube-OVN may have been busy once.
 		p.waitAllRestored(t, d.what, all)
 		p.slowRepairs = append(p.slowRepairs, fmt.Sprintf("%s (%d ms)", d.what, took.Milliseconds()))
@@ -152,9 +165,8 @@ func (p *driftedProject) applyDrift(d driftCase) (time.Duration, error) {
 		return 0, err
 	}
 	// What we change ourselves is in the database by now. What follows from it in Kube-OVN takes longer.
-	const limit = 15 * time.Second
-	changeLimit := 2 * time.Second
-	if d.chainLimit > 0 {
+	limit, changeLimit := d.limit()+13*time.Second, 2*time.Second
+	if d.isChain {
 		changeLimit = limit
 	}
 	back, err := p.waitLinesRestored(v, changeLimit, limit)

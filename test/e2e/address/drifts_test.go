@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -224,7 +223,6 @@ func (p *driftedProject) policyDrifts() []driftCase {
 
 // objectDrifts changes whole objects.
 func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
-	const chain = 10 * time.Second
 	object := func(kind, name string) []string { return []string{kind + " /" + name + " "} }
 	return []driftCase{
 		{
@@ -244,14 +242,14 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 			watchedWords:  object("OvnEip", "eip-"+driftVPC+"-cloud"),
 			change:        p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-cloud"),
 			answeringFIPs: []string{"a"},
-			chainLimit:    chain,
+			isChain:       true,
 		},
 		{
 			what:          "OvnEip of a secondary network deleted, in use",
 			watchedWords:  object("OvnEip", "eip-"+driftVPC+"-public"),
 			change:        p.deleteObject("OvnEip", "", "eip-"+driftVPC+"-public"),
 			answeringFIPs: []string{"b"},
-			chainLimit:    chain,
+			isChain:       true,
 		},
 		{
 			what:         "OvnSnatRule deleted",
@@ -263,14 +261,14 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 			watchedWords:  object("OvnEip", driftVPC+"-ext-cloud"),
 			change:        p.deleteObject("OvnEip", "", driftVPC+"-ext-cloud"),
 			answeringFIPs: []string{"a"},
-			chainLimit:    chain,
+			isChain:       true,
 		},
 		{
 			what:          "OvnEip of a secondary router port deleted",
 			watchedWords:  object("OvnEip", driftVPC+"-ext-public"),
 			change:        p.deleteObject("OvnEip", "", driftVPC+"-ext-public"),
 			answeringFIPs: []string{"b"},
-			chainLimit:    chain,
+			isChain:       true,
 		},
 		{
 			what:         "OvnEip of a router port as Kube-OVN itself creates it",
@@ -297,7 +295,6 @@ func (p *driftedProject) objectDrifts(*testing.T) []driftCase {
 
 // vpcEntryDrifts changes lists and fields of objects.
 func (p *driftedProject) vpcEntryDrifts(*testing.T) []driftCase {
-	const chain = 10 * time.Second
 	vpc := []string{"Vpc /" + driftVPC + " "}
 	return []driftCase{
 		{
@@ -343,16 +340,16 @@ func (p *driftedProject) vpcEntryDrifts(*testing.T) []driftCase {
 					return nil
 				}
 				return e
-			}), answeringFIPs: []string{"b"}, chainLimit: chain,
+			}), answeringFIPs: []string{"b"}, isChain: true,
 		},
 		{
 			what: "extraExternalSubnets: all removed", watchedWords: vpc,
 			change: p.changeVPCList("extraExternalSubnets", func(any) any {
 				return nil
-			}), answeringFIPs: []string{"a", "b"}, chainLimit: chain,
+			}), answeringFIPs: []string{"a", "b"}, isChain: true,
 		},
 		{what: "enableExternal: false", watchedWords: vpc, change: p.patchObject("Vpc", "", driftVPC,
-			`{"spec":{"enableExternal":false}}`), answeringFIPs: []string{"a", "b"}, chainLimit: chain},
+			`{"spec":{"enableExternal":false}}`), answeringFIPs: []string{"a", "b"}, isChain: true},
 		{
 			what:         "Vpc: no namespaces",
 			watchedWords: vpc,

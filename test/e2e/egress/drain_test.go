@@ -50,8 +50,8 @@ var drainSteps = []struct {
 	{"the longest pause ends, after the first answer", nil},
 }
 
-// maxDrainGap is the longest time without an answer; in CI the machine has other load.
-var maxDrainGap = show.ChooseSize(500*time.Millisecond, time.Second)
+// maxDrainGap is the longest time without an answer.
+var maxDrainGap = harness.TimeLimit(500 * time.Millisecond)
 
 // TestScale10Drains measures drains in a lab of its own.
 func TestScale10Drains(t *testing.T) {
@@ -346,7 +346,7 @@ func (y *egressFixture) watchRows(t *testing.T, server, command, database string
 	t.Cleanup(func() { endMonitor(cmd); <-ended; _ = cmd.Wait() })
 	select {
 	case <-initial:
-	case <-time.After(10 * time.Second):
+	case <-time.After(harness.Patience):
 		t.Fatalf("%s: ovsdb-client reports no rows", c.what)
 	}
 	return c

@@ -108,7 +108,7 @@ func (p *Probe) answerCount() int {
 func (p *Probe) MeasureLongestGap(t *testing.T, length time.Duration) time.Duration {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < length; {
-		if !p.WaitAnswer(20 * time.Second) {
+		if !p.WaitAnswer(Patience) {
 			t.Fatal("nothing comes back any more")
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/internal/lab/program"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // RunServerPod starts a pod. spec and container are additional fields of the pod and of its container.
@@ -153,6 +154,13 @@ func (h *BackendProject) WaitServiceCondition(t *testing.T, name, condition, tex
 // Patience is how long a test waits for something that comes in a second on an idle machine. CI's machine can stand still
 // for minutes. A test that is about how long something takes has a limit of its own, and runs alone.
 const Patience = 4 * time.Minute
+
+// TimeLimit returns the limit that a test compares a measured time with. The limit itself holds at full size, where the
+// machine has nothing else to do. CI's machine may be several times slower for minutes: there the limit is five times
+// as long and a second more, which still tells what works from what does not.
+func TimeLimit(atFullSize time.Duration) time.Duration {
+	return show.ChooseSize(atFullSize, 5*atFullSize+time.Second)
+}
 
 // ToolTimeout is Patience for OVN's programs.
 var ToolTimeout = fmt.Sprintf("--timeout=%.0f", Patience.Seconds())

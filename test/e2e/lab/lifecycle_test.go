@@ -93,11 +93,11 @@ func checkUsable(t *testing.T, l *lab.Lab) {
 		t.Fatal(err)
 	}
 	if err := c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(harness.Within(t,
-		time.Second)).Error(); err != nil {
+		harness.Patience)).Error(); err != nil {
 		t.Errorf("the API server is not ready: %v", err)
 	}
 	for _, subnet := range []string{"ovn-default", "join", "ext-public", "ext-cloud"} {
-		o, err := c.Objects.Get(harness.Within(t, time.Second), harness.ObjectRef("Subnet", "", subnet))
+		o, err := c.Objects.Get(harness.Within(t, harness.Patience), harness.ObjectRef("Subnet", "", subnet))
 		if err != nil || !harness.IsReady(o) {
 			t.Errorf("Kube-OVN's subnet %s is not ready: %v", subnet, err)
 		}

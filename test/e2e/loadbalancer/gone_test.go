@@ -15,7 +15,7 @@ import (
 )
 
 // maxOutage is the maximum outage of an address, as the 99th percentile.
-const maxOutage = 250 * time.Millisecond
+var maxOutage = harness.TimeLimit(250 * time.Millisecond)
 
 // TestBalancer4Restarts shows that the rows of load balancers, which Kube-OVN's controller deletes when it starts, are
 // restored before clients notice, and that open connections continue. Without our controller the rows stay away.

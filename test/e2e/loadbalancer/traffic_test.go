@@ -190,7 +190,7 @@ func showStale(t *testing.T, h *harness.BackendProject) string {
 	}
 	h.DeleteAndWait(t, "Pod", h.Namespace, first)
 	begun, next := time.Now(), ""
-	for time.Since(begun) < 5*time.Second && (next == "" || next == first) {
+	for time.Since(begun) < harness.Patience && (next == "" || next == first) {
 		next = harness.AskBackendName(conn)
 	}
 	if next == "" || next == first {

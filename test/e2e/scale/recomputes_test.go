@@ -23,7 +23,7 @@ const (
 
 // maxOthersMedian is the median time to the row of another tenant's endpoint change. If it waited like the changes that
 // are limited, it would be more than half a second.
-const maxOthersMedian = 400 * time.Millisecond
+var maxOthersMedian = harness.TimeLimit(400 * time.Millisecond)
 
 // measureChurn lets a tenant change the protocol of a Service all the time, and checks how often northd computes
 // everything, and that another tenant's endpoint changes do not wait. Control: without the limit, northd does it more

@@ -10,9 +10,9 @@ import (
 )
 
 // How long a standby may take until it leads, and how much longer a change may take then than in steady state.
-const (
-	maxTakeover      = 5 * time.Second
-	maxTakeoverDelay = time.Second
+var (
+	maxTakeover      = harness.TimeLimit(5 * time.Second)
+	maxTakeoverDelay = harness.TimeLimit(time.Second)
 )
 
 // TestScale6Takeover kills the leader of two controllers and makes a change as soon as the other leads. Every shard is in

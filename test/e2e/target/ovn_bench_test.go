@@ -48,12 +48,12 @@ func dialNB(t *testing.T, c *harness.Cluster) *ovn.Client {
 // waitUntil waits until a condition holds for the client's copy, and checks it after each change.
 func (b *rowsFixture) waitUntil(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(harness.Patience)
 	for !holds() {
 		select {
 		case <-b.changedRouters:
 		case <-limit:
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within %s: %s", harness.Patience, what)
 		}
 	}
 }

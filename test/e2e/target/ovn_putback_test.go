@@ -75,7 +75,7 @@ spec: {vpc: putback, protocol: IPv4, cidrBlock: 10.77.0.0/24, namespaces: [putba
 	for held := 3; held > 0; {
 		select {
 		case <-changed:
-		case <-time.After(10 * time.Second):
+		case <-time.After(harness.Patience):
 			t.Fatal("the client does not see that the rows are deleted")
 		}
 		now, err := rows.Observe(t.Context())

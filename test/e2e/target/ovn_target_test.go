@@ -354,7 +354,7 @@ func (b *rowsFixture) readReports(t *testing.T, marker string) (routers []string
 	t.Helper()
 	b.RunNbctl(t, "create", "address_set", "name=rows.marker."+marker, "external_ids:"+ownership.RowShardKey+"="+marker)
 	t.Cleanup(func() { b.RunNbctl(t, "destroy", "address_set", "rows.marker."+marker) })
-	limit := time.After(10 * time.Second)
+	limit := time.After(harness.Patience)
 	for {
 		select {
 		case router := <-b.changedRouters:
