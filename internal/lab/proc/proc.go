@@ -279,7 +279,7 @@ func IsStopped(pid int) (bool, error) {
 		return false, err
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
+		raw, err := os.ReadFile(file) //nolint:gosec // a file of the kernel
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // the thread has ended
 		}
