@@ -46,7 +46,7 @@ func (d driftCase) limit() time.Duration {
 // TestCore3Drift shows that everything of ours that is deleted or changed by hand is restored within 2 s, and that
 // nothing of others is changed. It uses a separate lab, in which the whole database and all objects can be compared.
 func TestCore3Drift(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := coreItems.Item(t, 3)
 	c := startOwnSallyport(t, "drift")
 	p := newDriftedProject(t, c)

@@ -91,7 +91,7 @@ func (c *Cluster) NewController(t *testing.T, dir string, flags ...string) *Cont
 	if err := os.Rename(c.ControllerKubeconfig(t), kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	if !runsAlone() {
+	if !machineIsQuiet() {
 		c.allowPauses(t)
 	}
 	metrics := FreeAddress(t)

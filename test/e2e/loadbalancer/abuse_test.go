@@ -20,7 +20,7 @@ import (
 // endpoints, and add and remove endpoints a hundred times a second. The time for a change of another tenant must not
 // exceed twice its usual value.
 func TestBalancer6Abuse(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := balancerItems.Item(t, 6)
 	c := &serviceScaleFixture{ScaleFixture: harness.NewScaleFixture(t)}
 	c.balancers = harness.NewLoadBalancerWatch(t, c.Cluster)

@@ -19,7 +19,7 @@ const clientTimeout = 10 * time.Second
 
 // TestBalancer3Rolling replaces all pods of a Deployment while clients send requests continuously. No request fails.
 func TestBalancer3Rolling(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := balancerItems.Item(t, 3)
 	h := newBackendProject(t, "rolling", "10.52.0.0/24")
 	rounds := show.ChooseSize(5, 1)

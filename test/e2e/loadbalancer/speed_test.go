@@ -30,7 +30,7 @@ type serviceScaleFixture struct {
 // Kube-OVN's own load balancers for the same Services; the creation of all Services; and a restart. The comparison is
 // also part of what `make show-scale` shows.
 func TestBalancer5Speed(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item, comparisons := balancerItems.Item(t, 5), scaleItems.Item(t, 4)
 	c := &serviceScaleFixture{ScaleFixture: harness.NewScaleFixture(t)}
 	c.balancers = harness.NewLoadBalancerWatch(t, c.Cluster)

@@ -44,7 +44,7 @@ const scaleNamespace, podsPerEgressIP = "crowd", 20
 // because Kube-OVN would give each pod an address, a few per second.
 func TestPlatform8Scale(t *testing.T) {
 	if show.IsFullSize() {
-		harness.RunAlone(t)
+		harness.RunQuietly(t)
 	}
 	item := platformItems.Item(t, 8)
 	sizes := show.ChooseSize([]int{1000, 100, 1}, []int{2, 1})

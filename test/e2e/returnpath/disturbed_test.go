@@ -17,7 +17,7 @@ import (
 // TestReturn2Disturbed shows that connections through several networks survive moves of pods and failures of nodes, and
 // that policies still filter.
 func TestReturn2Disturbed(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := returnItems.Item(t, 2)
 	s := &projectPair{Cluster: harness.StartSallyport(t, "return", harness.LoadTopology(t, "shared.yaml"))}
 	s.CreateOrganization(t, "return")

@@ -13,7 +13,7 @@ import (
 
 // TestReturn3Live shows that open connections survive changes of the return path.
 func TestReturn3Live(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := returnItems.Item(t, 3)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	s.CreateOrganization(t, "live")

@@ -22,7 +22,7 @@ var maxSilence = harness.TimeLimit(time.Second)
 // that also occurs there is not caused by a return port. Some streams bypass OVN: a silence there is caused by the
 // machine.
 func TestReturn7Soak(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := returnItems.Item(t, 7)
 	s := &projectPair{Cluster: harness.SharedSallyport(t)}
 	k := &soakFixture{

@@ -18,7 +18,7 @@ var (
 // TestScale6Takeover kills the leader of two controllers and makes a change as soon as the other leads. Every shard is in
 // its queue then.
 func TestScale6Takeover(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := scaleItems.Item(t, 6)
 	f := harness.NewScaleFixture(t, "--leader-elect=true")
 	f.GrowTo(t, show.ChooseSize(1000, 5))

@@ -305,7 +305,7 @@ func TestView4Keyboard(t *testing.T) {
 // TestView4Live checks that the page of a running lab follows it, explains what is clicked, and shows when it has lost
 // the connection.
 func TestView4Live(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := viewItems.Item(t, 4)
 	c := harness.SharedSallyport(t)
 	h := c.NewBackendProject(t, "page", "10.89.0.0/24")
