@@ -130,9 +130,15 @@ $(TEST_KEY): $(COSIGN)
 
 ##@ Check
 
+UNITS := ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
+# Packages that start no goroutines (TestPurePackagesStartNoGoroutines): the race detector would only make them five times slower.
+SEQUENTIAL := ./internal/architecture ./internal/compile/... ./internal/engine/kubeovn/... \
+	$(foreach name,diagnosis explain preflight topology trace usage,./internal/insight/$(name)/...) ./test/docs ./test/monitoring ./test/show/...
+
 .PHONY: test
 test: ## Run the unit tests (some need root and are skipped without)
-	CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
+	go test $(SEQUENTIAL)
+	CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) $$(comm -23 <(go list $(UNITS) | sort) <(go list $(SEQUENTIAL) | sort))
 
 # One theme: make e2e THEME=loadbalancer. One test: make e2e THEME=lab RUN=TestLab3
 THEME :=

@@ -2,6 +2,8 @@ package architecture
 
 import (
 	"fmt"
+	"go/ast"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
@@ -219,5 +221,25 @@ func TestImportRuleCatches(t *testing.T) {
 				t.Errorf("refused: %t (%q), want %t", why != "", why, c.refused)
 			}
 		})
+	}
+}
+
+// `make test` runs pure packages without the race detector.
+func TestPurePackagesStartNoGoroutines(t *testing.T) {
+	seen := 0
+	for _, f := range productionFiles(t) {
+		if !matchesPath(purePackages, path.Dir(f.path)) {
+			continue
+		}
+		seen++
+		ast.Inspect(f.file, func(n ast.Node) bool {
+			if start, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s: a pure package starts a goroutine", f.fset.Position(start.Pos()))
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Error("no file of a pure package was read")
 	}
 }
