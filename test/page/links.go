@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"path"
 	"regexp"
 	"strings"
@@ -8,6 +9,9 @@ import (
 
 // RepositoryURL is how files of the repository are linked to from outside of it.
 const RepositoryURL = "https://github.com/sallyport/sallyport/blob/main/"
+
+// Anchor returns what makes an entry of a page the target of links: PAGE#name, in lower case.
+func Anchor(name string) string { return fmt.Sprintf(`<a id="%s"></a>`, strings.ToLower(name)) }
 
 // Link is a link to a file of the repository, or to a place in it.
 type Link struct{ Target, Anchor string }

@@ -1,12 +1,11 @@
 package diagnosis_test
 
 import (
-	"flag"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,9 +14,8 @@ import (
 	"github.com/sallyport/sallyport/internal/insight/diagnosis"
 	"github.com/sallyport/sallyport/internal/insight/trace"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/test/page"
 )
-
-var update = flag.Bool("update", false, "rewrite the reference page")
 
 const findingsPage = "../../../docs/reference/findings.md"
 
@@ -35,14 +33,14 @@ func renderPage() string {
 		fmt.Fprintf(&out, "\n## %s\n\n| code | severity | meaning | what to do |\n|---|---|---|---|\n", area)
 		for _, c := range diagnosis.Codes {
 			if c.Area == area {
-				fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, c.Severity, c.Meaning, c.Remediation)
+				fmt.Fprintf(&out, "| %s`%s` | %s | %s | %s |\n", page.Anchor(c.Name), c.Name, c.Severity, c.Meaning, c.Remediation)
 			}
 		}
 	}
 	out.WriteString("\n## Paths of packets\n\nReasons why a path that `sallyport trace` follows fails.\n\n" +
 		"| code | severity | meaning | what to do |\n|---|---|---|---|\n")
 	for _, c := range trace.Codes {
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", c.Name, diagnosis.Error, c.Meaning, c.Remediation)
+		fmt.Fprintf(&out, "| %s`%s` | %s | %s | %s |\n", page.Anchor(c.Name), c.Name, diagnosis.Error, c.Meaning, c.Remediation)
 	}
 	return out.String()
 }
@@ -57,17 +55,19 @@ func codeAreas() (out []string) {
 }
 
 func TestReferencePageHasEveryCode(t *testing.T) {
-	if *update {
-		if err := os.WriteFile(findingsPage, []byte(renderPage()), 0o644); err != nil {
-			t.Fatal(err)
+	page.Check(t, findingsPage, renderPage())
+}
+
+// The page explains what a finding links to.
+func TestRunbook(t *testing.T) {
+	for code, where := range map[string]string{
+		diagnosis.LabelOverwritten: "findings.md#labeloverwritten",
+		intent.PoolExhausted:       "conditions.md#poolexhausted",
+	} {
+		raw, err := json.Marshal(diagnosis.Finding{Code: code})
+		if err != nil || !strings.Contains(string(raw), `"runbook":"`+page.RepositoryURL+"docs/reference/"+where+`"`) {
+			t.Errorf("%s: %s, %v", code, raw, err)
 		}
-	}
-	is, err := os.ReadFile(findingsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(is) != renderPage() {
-		t.Errorf("%s is not what the list of codes gives; run make golden", findingsPage)
 	}
 }
 

@@ -39,7 +39,7 @@ func conditionsPage() string {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| reason | means | what to do |\n|---|---|---|\n", a.condition, a.means)
 		for _, r := range Reasons {
 			if r.Condition == a.condition {
-				fmt.Fprintf(&out, "| `%s` | %s | %s |\n", r.Reason, r.Meaning, r.Remedy)
+				fmt.Fprintf(&out, "| %s`%s` | %s | %s |\n", page.Anchor(r.Reason), r.Reason, r.Meaning, r.Remedy)
 			}
 		}
 	}

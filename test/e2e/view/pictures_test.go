@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/insight/ui"
+	"github.com/sallyport/sallyport/internal/model/clusterstate"
 	"github.com/sallyport/sallyport/internal/model/clusterstate/clusterstatetest"
 	"github.com/sallyport/sallyport/test/browser"
 	"github.com/sallyport/sallyport/test/e2e/harness"
@@ -300,6 +302,43 @@ func TestView4Keyboard(t *testing.T) {
 	p.WaitUntil("document.documentElement.scrollWidth <= innerWidth")
 	expectCleanConsole(t, p, url)
 	item.AddFigure("1,000 projects by keyboard alone: search, explanation, map, help, light and dark; nothing was loaded from elsewhere")
+}
+
+// TestView4FirstSurvey checks what the page says until the cluster is read for the first time, which can take seconds.
+func TestView4FirstSurvey(t *testing.T) {
+	l, err := ui.Listen("127.0.0.1:0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	read, ended := make(chan struct{}), make(chan error, 1)
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	config := ui.Config{Token: ui.NewToken(), TakeSurvey: func(ctx context.Context) *clusterstate.State {
+		select {
+		case <-read:
+		case <-ctx.Done():
+		}
+		return clusterstatetest.GenerateCluster(5)
+	}}
+	go func() { ended <- ui.Serve(ctx, l, config, false) }()
+	url := ui.URL(l, config.Token)
+	p := browser.Start(t).OpenPage(t, url, laptopWindow)
+	const text = "Reading the cluster…"
+	p.WaitUntil(`document.querySelector("#live").innerText == "Reading the cluster"`)
+	if got := p.ElementText("#map"); !strings.Contains(got, text) {
+		t.Errorf("instead of the map, the page says %q", got)
+	}
+	close(read)
+	p.WaitUntil("document.querySelector('.tile')")
+	if got := p.ElementText("#map"); strings.Contains(got, text) {
+		t.Errorf("beside the map, the page says %q", got)
+	}
+	expectCleanConsole(t, p, url)
 }
 
 // TestView4Live checks that the page of a running lab follows it, explains what is clicked, and shows when it has lost

@@ -10,7 +10,9 @@ import {capital, kindOf, nameOf, same} from "./words.js"
 export function card(f, about) {
   const others = (f.about ?? []).filter(r => r.kind !== "Cluster" && !same(r, about))
   return h("article.finding", {class: f.severity},
-    h("header", {}, severity(f.severity), h("h3", {}, f.code)),
+    h("header", {}, severity(f.severity), h("h3", {}, f.code), f.runbook && h("a.runbook", {
+      href: f.runbook, target: "_blank", rel: "noreferrer", "aria-label": `Runbook of ${f.code}`, title: "What it means and what to do, on the documentation's page",
+    }, "Runbook")),
     h("p", {}, capital(f.message)),
     f.cure && h("p.cure", {}, h("span.lead", {}, "Cure"), capital(f.cure)),
     others.length > 0 && h("p.about", {}, others.slice(0, 6).map(r => h("span.chip", {}, h("span.kind", {}, kindOf(r)), link(r, nameOf(r)))),

@@ -51,7 +51,7 @@ export class Live {
     if (s.problem) return {tone: "old", text: s.taken ? `As of ${clock(s.taken)}` : "No survey yet", notice: {
       what: `The cluster can't be reached since ${clock(s.since)}.`, more: [sentence(s.problem), seen].join(" "), since: s.since, next: "It is tried again all the time.",
     }}
-    if (!s.taken) return {tone: "wait", text: "Taking the first survey"}
+    if (!s.taken) return {tone: "wait", text: "Reading the cluster"}
     if (s.unread?.length) return {tone: "partly", text: "Live, in part", notice: {
       what: `Not everything could be read: ${s.unread.map(u => u.system).join(", ")}.`, more: s.unread.map(u => sentence(u.problem)).join(" "),
     }}

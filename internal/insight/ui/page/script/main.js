@@ -34,6 +34,7 @@ let homes = new Map() // namespace, subnet or object → VPC
 let revision = null
 async function hear(status) {
   live.hear(status)
+  if (status?.problem) $("reading")?.remove() // the notice says what is wrong
   if (!status?.revision || status.revision === revision) return
   const first = revision === null
   revision = status.revision
@@ -47,6 +48,7 @@ async function hear(status) {
   $("cluster").textContent = [overview.cluster, overview.version].filter(Boolean).join(" · ")
   document.title = `${overview.cluster} · Sallyport`
   homes = homesOf(overview)
+  $("reading")?.remove()
   rail.show(overview)
   map.show(overview)
   follow(first)

@@ -61,10 +61,13 @@ function about(tile, level, colourOf) {
   return h("div.about", {}, h("span.facts", {}, tile.address ?? "no address"), h("span.facts", {}, kindsOf(tile)), marks)
 }
 
+// sorts are the kinds of entries where there is little room.
+const sorts = {FIp: "FIp", Service: "LB", EgressRoute: "out", EgressService: "out"}
+
 // kindsOf counts the entries of each kind.
 function kindsOf(tile) {
-  const names = {FIp: "FIp", Service: "LB", EgressRoute: "out", EgressService: "out"}, counts = new Map()
-  for (const w of tile.ways) counts.set(names[w.ref.kind], (counts.get(names[w.ref.kind]) ?? 0) + 1)
+  const counts = new Map()
+  for (const w of tile.ways) counts.set(sorts[w.ref.kind], (counts.get(sorts[w.ref.kind]) ?? 0) + 1)
   const out = [...counts].map(([name, n]) => `${n} ${name}`)
   if (tile.more) out.push(`${tile.more} more`)
   return out.length ? out.join(" · ") : "no way in"
@@ -81,6 +84,7 @@ function waysOf(tile, lines, colourOf) {
 function wayOf(w, colourOf) {
   return h("a.way", {href: addressOf(w.ref), tabindex: -1, class: w.severity, data: {ref: key(w.ref)}, title: `${kindOf(w.ref)} ${w.ref.name}`},
     w.network ? mark(colourOf(w.network), 8) : h("span.nomark"),
+    h("span.sort", {}, sorts[w.ref.kind] ?? w.ref.kind),
     h("span.addr", {}, w.address ?? "no address"),
     h("span.what", {}, w.ref.name),
     w.out ? h("span.end", {title: "packets leave by it"}, icons.out()) : ending(w))
