@@ -135,10 +135,14 @@ UNITS := ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/moni
 SEQUENTIAL := ./internal/architecture ./internal/compile/... ./internal/engine/kubeovn/... \
 	$(foreach name,diagnosis explain preflight topology trace usage,./internal/insight/$(name)/...) ./test/docs ./test/monitoring ./test/show/...
 
+# Tests that are slow because of their size; with the race detector they would take ten times as long.
+LARGE := ^(TestBombsAreRefused|TestLargeClusterIsNoBomb|TestStreamsOfAnOutsiderCostNothing)$$
+
 .PHONY: test
 test: ## Run the unit tests (some need root and are skipped without)
 	go test $(SEQUENTIAL)
-	CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) $$(comm -23 <(go list $(UNITS) | sort) <(go list $(SEQUENTIAL) | sort))
+	go test -run '$(LARGE)' ./internal/cli ./internal/controller/nodehealth
+	CGO_ENABLED=$(if $(RACE),1,0) go test $(RACE) -skip '$(LARGE)' $$(comm -23 <(go list $(UNITS) | sort) <(go list $(SEQUENTIAL) | sort))
 
 # One theme: make e2e THEME=loadbalancer. One test: make e2e THEME=lab RUN=TestLab3
 THEME :=
