@@ -67,6 +67,8 @@ type Cluster struct {
 	Objects   *manifest.Client
 	Client    kubernetes.Interface
 	Parts     parts.Set
+
+	settled sync.Once // the first gateway ports are where they stay
 }
 
 var sharedLab struct {

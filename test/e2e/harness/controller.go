@@ -318,6 +318,9 @@ spec: {cidrBlock: "%s", egressNetworkType: %s}`, name, organization, cidr, netwo
 	c.WaitForObject(t, "ServiceAccount", namespace, "default", manifest.Exists)
 	// the admission policy refuses pods before that
 	c.WaitForObject(t, "Namespace", "", namespace, belongsToSubnet(ownership.VPCSubnetName(namespace)))
+	if c.Blueprint.Gateways > 1 && c.Blueprint.RealNodes == 0 {
+		c.settled.Do(func() { c.WaitGatewaysSettled(t) })
+	}
 	return namespace
 }
 

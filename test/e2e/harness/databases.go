@@ -36,10 +36,21 @@ func (c *Cluster) RunSbctl(t *testing.T, args ...string) string {
 	}, args...)...)
 }
 
-// WaitGatewaysSettled waits until every gateway port is on the first of the nodes that may hold it. In a new lab another
-// node can hold it until the nodes know each other by BFD.
+// WaitGatewaysSettled waits until every gateway port is on the first of the nodes that may hold it, and stays there. The
+// first gateway port of a lab starts BFD between nodes. Until the sessions are up, the nodes take each other for dead, and
+// another one can hold the port. When it moves, replies of open connections leave without translation.
 func (c *Cluster) WaitGatewaysSettled(t *testing.T) {
 	t.Helper()
+	for _, n := range c.Blueprint.NodeList() {
+		if !n.Gateway {
+			continue
+		}
+		Eventually(t, n.Name+" knows the other gateways by BFD", func() bool {
+			sessions := c.RunVsctl(t, n.Name, "--bare", "--columns=bfd_status", "find", "Interface", "type=geneve")
+			return strings.Contains(sessions, "state=up") && !strings.Contains(sessions, "state=down") &&
+				!strings.Contains(sessions, "state=init")
+		})
+	}
 	Eventually(t, "every gateway port is on the first of its nodes", func() bool {
 		first := map[string]string{} // the chassis with the highest priority, by group
 		highest := map[string]int{}
