@@ -21,6 +21,12 @@ HELM := $(CACHE)/helm-$(HELM_VERSION)-$(shell sha256sum tools/helm/go.sum | cut 
 COSIGN_VERSION := $(shell awk '$$1 == "github.com/sigstore/cosign/v3" {print substr($$2, 2)}' tools/cosign/go.mod)
 COSIGN := $(CACHE)/cosign-$(COSIGN_VERSION)-$(shell sha256sum tools/cosign/go.sum | cut -c1-8)/cosign
 
+HUGO_VERSION := $(shell awk '$$1 == "github.com/gohugoio/hugo" {print substr($$2, 2)}' tools/hugo/go.mod)
+HUGO := $(CACHE)/hugo-$(HUGO_VERSION)-$(shell sha256sum tools/hugo/go.sum | cut -c1-8)/hugo
+# Checks the accessibility of pages; from npm.
+AXE_VERSION := 4.14.1
+AXE := $(CACHE)/axe-core-$(AXE_VERSION)/package/axe.min.js
+
 TESTSUM_VERSION := $(shell awk '$$1 == "gotest.tools/gotestsum" {print substr($$2, 2)}' tools/testsum/go.mod)
 TESTSUM := $(CACHE)/gotestsum-$(TESTSUM_VERSION)-$(shell sha256sum tools/testsum/go.sum | cut -c1-8)/gotestsum
 
@@ -38,7 +44,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath -buildvcs=false -vet=off)
 
 # What the lab and its tests use of a Debian machine, besides Go: nft, tcpdump, nsenter, ip, curl; gcc for the race detector; xz for kernels; jq and man for the
 # how-tos; a browser and its letters for the page of `sallyport ui`.
-PACKAGES := ca-certificates chromium curl fonts-liberation gcc git iproute2 jq libc6-dev make man-db nftables openssl tcpdump util-linux xz-utils
+PACKAGES := ca-certificates chromium codespell curl fonts-liberation gcc git iproute2 jq libc6-dev make man-db nftables openssl tcpdump util-linux xz-utils
 
 ##@ Build
 
@@ -96,6 +102,25 @@ lab-images: build ## Make the container images of a lab's real nodes, bin/lab-im
 	cd bin/lab-images && go -C $(CURDIR)/tools/image run . -out $$PWD/echo.tar -reference docker.io/lab/echo:latest $$PWD/echo $$PWD/cat
 	go -C tools/image run . -uncompressed -out $(CURDIR)/bin/sallyport-lab-image.tar -version $(VERSION) -with nft \
 		-reference ghcr.io/sallyport/sallyport:lab $(CURDIR)/bin/sallyport-controller $(CURDIR)/bin/sallyport $(CURDIR)/bin/sallyport-agent
+
+##@ Documentation
+
+# The folder of the site to build. A released version: make site SITE_VERSION=v1.2.3, in that version's tree.
+SITE_VERSION := main
+WORDS_OF_OURS := inport,iif,fro
+
+.PHONY: site
+site: $(HUGO) ## Build the documentation as a site in bin/site, a folder for each version; any web server can serve it
+	@mkdir -p bin/site; rm -rf bin/site/$(SITE_VERSION)
+	HUGO_PARAMS_VERSION=$(SITE_VERSION) HUGO_RESOURCEDIR=$(CURDIR)/bin/site-resources $(HUGO) --source site --baseURL /$(SITE_VERSION)/ \
+		--destination $(CURDIR)/bin/site/$(SITE_VERSION) --noBuildLock --panicOnWarning --quiet
+	cd bin/site; printf '%s\n' */ | sort -rV | jq -R 'rtrimstr("/")' | jq -s . >versions.json
+	cd bin/site; printf '<!doctype html><meta http-equiv="refresh" content="0; url=%s/"><title>Sallyport</title>\n' "$$(jq -r '.[0]' versions.json)" >index.html
+
+.PHONY: site-check
+site-check: site $(if $(shell command -v npm),$(AXE)) ## Check the site: links, search, versions, accessibility (with npm); and the spelling of all pages
+	codespell --ignore-words-list $(WORDS_OF_OURS) --skip '*.svg,*.png' *.md docs examples charts/sallyport/README.md test/e2e/README.md
+	SITE=$(CURDIR)/bin/site/$(SITE_VERSION) AXE=$(AXE) go test -count=1 -v ./test/site
 
 ##@ Release
 
@@ -295,8 +320,8 @@ show-real: chart lab-images ## Show nodes as in production, at full size, a line
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestReal[0-9]' ./test/e2e/real -show
 
 .PHONY: show-day
-show-day: parts chart $(HELM) $(COSIGN) ## Show a release, and what operators need from day one on, a line for each; items that are not built print NOT RUN (root)
-	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -p 1 -v -run '^TestDay[0-9]' ./test/day ./test/e2e/view ./test/e2e/install ./test/e2e/egress -show
+show-day: parts chart site $(HELM) $(COSIGN) $(AXE) ## Show a release, and what operators need from day one on, a line for each; items that are not built print NOT RUN (root)
+	SITE=$(CURDIR)/bin/site/$(SITE_VERSION) AXE=$(AXE) SALLYPORT_SIZE=full go test -count=1 -timeout 90m -p 1 -v -run '^TestDay[0-9]' ./test/day ./test/e2e/view ./test/e2e/install ./test/e2e/egress ./test/site -show
 
 ##@ Help
 
@@ -329,6 +354,17 @@ $(HELM):
 	go build -C tools/helm -o $@.building helm.sh/helm/v4/cmd/helm; \
 	mv $@.building $@; \
 	echo "built helm $(HELM_VERSION) in $$SECONDS s"
+
+$(HUGO):
+	@echo "building hugo $(HUGO_VERSION) (once; kept in $(@D))"
+	@mkdir -p $(@D); \
+	go build -C tools/hugo -o $@.building github.com/gohugoio/hugo; \
+	mv $@.building $@; \
+	echo "built hugo $(HUGO_VERSION) in $$SECONDS s"
+
+$(AXE):
+	@mkdir -p $(CACHE)/axe-core-$(AXE_VERSION); cd $(CACHE)/axe-core-$(AXE_VERSION); \
+	npm pack --silent axe-core@$(AXE_VERSION) >/dev/null; tar xzf axe-core-*.tgz; rm axe-core-*.tgz
 
 $(COSIGN):
 	@echo "building cosign $(COSIGN_VERSION) (once; kept in $(@D))"
