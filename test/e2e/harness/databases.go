@@ -41,14 +41,18 @@ func (c *Cluster) RunSbctl(t *testing.T, args ...string) string {
 // another one can hold the port. When it moves, replies of open connections leave without translation.
 func (c *Cluster) WaitGatewaysSettled(t *testing.T) {
 	t.Helper()
+	c.SyncFlows(t)
 	for _, n := range c.Blueprint.NodeList() {
-		if !n.Gateway {
-			continue
-		}
-		Eventually(t, n.Name+" knows the other gateways by BFD", func() bool {
-			sessions := c.RunVsctl(t, n.Name, "--bare", "--columns=bfd_status", "find", "Interface", "type=geneve")
-			return strings.Contains(sessions, "state=up") && !strings.Contains(sessions, "state=down") &&
-				!strings.Contains(sessions, "state=init")
+		Eventually(t, n.Name+"'s BFD sessions are up", func() bool {
+			tunnels := c.RunVsctl(t, n.Name, "--format=csv", "--no-headings", "--columns=bfd,bfd_status", "find", "Interface",
+				"type=geneve")
+			for tunnel := range strings.Lines(tunnels) {
+				if strings.Contains(tunnel, "enable=") && (!strings.Contains(tunnel, "remote_state=up") ||
+					strings.Contains(tunnel, "state=down") || strings.Contains(tunnel, "state=init")) {
+					return false
+				}
+			}
+			return true
 		})
 	}
 	Eventually(t, "every gateway port is on the first of its nodes", func() bool {
