@@ -43,17 +43,7 @@ func (c *Cluster) WaitGatewaysSettled(t *testing.T) {
 	t.Helper()
 	c.SyncFlows(t)
 	for _, n := range c.Blueprint.NodeList() {
-		Eventually(t, n.Name+"'s BFD sessions are up", func() bool {
-			tunnels := c.RunVsctl(t, n.Name, "--format=csv", "--no-headings", "--columns=bfd,bfd_status", "find", "Interface",
-				"type=geneve")
-			for tunnel := range strings.Lines(tunnels) {
-				if strings.Contains(tunnel, "enable=") && (!strings.Contains(tunnel, "remote_state=up") ||
-					strings.Contains(tunnel, "state=down") || strings.Contains(tunnel, "state=init")) {
-					return false
-				}
-			}
-			return true
-		})
+		Eventually(t, n.Name+"'s BFD sessions are up", func() bool { return c.isBFDUp(t, n.Name) })
 	}
 	Eventually(t, "every gateway port is on the first of its nodes", func() bool {
 		first := map[string]string{} // the chassis with the highest priority, by group
@@ -77,6 +67,20 @@ func (c *Cluster) WaitGatewaysSettled(t *testing.T) {
 			return b[0] == "chassisredirect" && (b[1] == "" || b[1] != first[b[2]])
 		})
 	})
+}
+
+// isBFDUp reports whether both ends of every tunnel of a node that uses BFD say that it is up.
+func (c *Cluster) isBFDUp(t *testing.T, node string) bool {
+	t.Helper()
+	tunnels := c.RunVsctl(t, node, "--format=csv", "--no-headings", "--columns=bfd,bfd_status", "find", "Interface",
+		"type=geneve")
+	for tunnel := range strings.Lines(tunnels) {
+		if strings.Contains(tunnel, "enable=") && (!strings.Contains(tunnel, "remote_state=up") ||
+			strings.Contains(tunnel, "state=down") || strings.Contains(tunnel, "state=init")) {
+			return false
+		}
+	}
+	return true
 }
 
 // ListGateways returns the node that holds each gateway port (cr-NAME), or an empty name.
