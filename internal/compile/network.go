@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/humanize"
@@ -210,18 +211,30 @@ func (c *compiler) failedWithoutAddress(ovnEip string) bool {
 	return have.Owned && have.FailedWithoutAddress
 }
 
-// isAttachSkipped reports whether Kube-OVN considers an external subnet connected that it has not connected: at the end
-// of processing a Vpc it records as connected whatever the spec asks for by then. Such a subnet has to be disconnected
-// before it can be connected.
+// isAttachSkipped reports whether Kube-OVN has not connected an external subnet, and will not. Such a subnet has to be
+// removed from the request before it is requested again:
+//   - At the end of processing a Vpc it records as connected whatever the spec asks for by then.
+//   - It writes a status that it read earlier over that of a subnet that it was about to connect. The subnet is requested
+//     and not connected then, and only another change of the request makes Kube-OVN compare the two.
 func (c *compiler) isAttachSkipped(subnet string) bool {
 	vpc := c.w.Engine.Vpc
-	if c.w.Engine.RouterPorts == nil || c.w.Engine.RouterPorts[c.externalPortName(subnet)] ||
-		!vpc.AttachedSubnets[subnet] {
+	if c.w.Engine.RouterPorts == nil || c.w.Engine.RouterPorts[c.externalPortName(subnet)] {
 		return false
 	}
-	return !vpc.RequestedSubnets[subnet] ||
-		(!vpc.StatusWrittenAt.IsZero() && c.w.Now.Sub(vpc.StatusWrittenAt) > engineGracePeriod)
+	unchanged := time.Duration(0)
+	if !vpc.StatusWrittenAt.IsZero() {
+		unchanged = c.w.Now.Sub(vpc.StatusWrittenAt)
+	}
+	if vpc.AttachedSubnets[subnet] {
+		return !vpc.RequestedSubnets[subnet] || unchanged > engineGracePeriod
+	}
+	sawRequest := !vpc.LastEditedAt.IsZero() && !vpc.StatusWrittenAt.Before(vpc.LastEditedAt)
+	return vpc.RequestedSubnets[subnet] && sawRequest && unchanged > attachGracePeriod
 }
+
+// attachGracePeriod is how long Kube-OVN may take to connect a subnet after it has written the status of the Vpc. It may
+// have many Vpcs to process.
+const attachGracePeriod = 20 * time.Second
 
 // usedExternals returns the external subnets that the router needs a port on. Subnets without a prefix are left out:
 // the router could not get an address there.

@@ -346,6 +346,7 @@ func addEngine(d *fuzzInput, w *snapshot.VpcInput) {
 			RequestedSubnets: subnets(),
 			AttachedSubnets:  subnets(),
 			StatusWrittenAt:  pickOne(d, time.Time{}, time.Unix(900, 0), time.Unix(999, 0)),
+			LastEditedAt:     pickOne(d, time.Time{}, time.Unix(899, 0), time.Unix(999, 0)),
 		}
 	}
 	if d.bool() {

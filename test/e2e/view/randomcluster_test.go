@@ -68,6 +68,7 @@ func newRandomCluster(t *testing.T, seed uint64) *randomCluster {
 	m.createObjects(t)
 	m.createPlatform(t)
 	m.waitQuiet(t)
+	m.WaitGatewaysSettled(t)
 	return m
 }
 
