@@ -108,11 +108,11 @@ var Quirks = []Quirk{
 		Code: "internal/compile/network.go failedWithoutAddress", Test: "TestCore5FaultsUnderTheStormEndInTheSame",
 	},
 	{
-		ID:        "SkipsExternalSubnets",
+		ID: "SkipsExternalSubnets",
 		Behaviour: "The status of a Vpc lists an external subnet as connected that was added to the spec while the Vpc was processed, " +
 			"or, written from an older copy, does not list one that was. Either way the subnet is not connected.",
-		Handling:  "The subnet is removed from the list and added again.",
-		Upstream:  "pkg/controller/vpc.go updateVpcExternalStatus", Seen: seen1162,
+		Handling: "The subnet is removed from the list and added again.",
+		Upstream: "pkg/controller/vpc.go updateVpcExternalStatus", Seen: seen1162,
 		Code: "internal/compile/network.go isAttachSkipped", Test: "TestCore5FaultsUnderTheStormEndInTheSame",
 	},
 	{
