@@ -308,7 +308,7 @@ show-house: parts chart ## Show how the code is named, sized and documented, and
 .PHONY: show-scale
 show-scale: parts chart ## Show what grows with the number of projects, at full size, a line for each item (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -p 1 -v -run '^TestScale' ./test/e2e/scale ./test/e2e/egress -show
-	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestBalancer5Speed' ./test/e2e/loadbalancer
+	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^Test(Balancer5Speed|Scale9Abuse)' ./test/e2e/loadbalancer
 
 .PHONY: show-platform
 show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promises, at full size, a line for each (root)

@@ -2,12 +2,17 @@ package harness
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // labProcess is a process of a lab or of a controller next to it.
@@ -69,4 +74,52 @@ func ReadCoreWaits(labDir string) map[string]time.Duration {
 		}
 	}
 	return out
+}
+
+// PinProcesses restricts the threads of a lab's processes, and those that they start, to a core. It returns how many
+// processes it pinned to each core.
+func PinProcesses(labDir string, coreOf func(program string) int) (map[int]int, error) {
+	pinned := map[int]int{}
+	for _, p := range findProcesses(labDir) {
+		core := coreOf(p.name)
+		if err := pinThreads(p.dir, core); err != nil {
+			return nil, fmt.Errorf("pin %s to core %d: %w", p.name, core, err)
+		}
+		pinned[core]++
+	}
+	return pinned, nil
+}
+
+// PinSelf restricts the threads of this process to a core. The returned function lets them run everywhere again.
+func PinSelf(core int) (restore func() error, err error) {
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return nil, err
+	}
+	restore = func() error { return setAffinity("/proc/self", &before) }
+	return restore, pinThreads("/proc/self", core)
+}
+
+func pinThreads(dir string, core int) error {
+	var set unix.CPUSet
+	set.Set(core)
+	return setAffinity(dir, &set)
+}
+
+// setAffinity sets the cores of all threads of a process. Threads that end meanwhile do not matter.
+func setAffinity(dir string, set *unix.CPUSet) error {
+	threads, err := os.ReadDir(filepath.Join(dir, "task"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(id, set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
 }

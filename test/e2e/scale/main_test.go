@@ -18,7 +18,7 @@ var scaleItems = show.New("cost that does not grow",
 	"a standby takes over within 5 s",
 	"memory at 10,000 Services",
 	"10,000 projects, 100,000 Services, 100,000 pods and 1,000 nodes, simulated",
-	"three abusive tenants: others wait at most twice as long",
+	"", // abusive tenants: in test/e2e/loadbalancer, which has Services that change
 	"", // 20 drains: in test/e2e/egress, which has nodes that hold addresses
 )
 
