@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sallyport/sallyport/internal/lab/netns/netnstest"
 )
 
 // here names the network namespace of the calling thread.
@@ -59,9 +61,7 @@ func TestCreatedNamespaceIsThereUntilDeleted(t *testing.T) {
 
 // A process without privileges can write the file but not make the namespace.
 func TestFailedCreateLeavesNothing(t *testing.T) {
-	if whyNot != "" {
-		t.Skip(whyNot)
-	}
+	netnstest.Need(t)
 	must(t, os.MkdirAll(Dir, 0o755), os.Chmod(Dir, 0o777))
 	try := func(name string, uid uint32) (string, error) {
 		cmd := exec.Command("/proc/self/exe")
@@ -116,9 +116,7 @@ func TestDoLeavesItsCallersWhereTheyWere(t *testing.T) {
 
 // TestMain runs on the process's first thread, which the runtime can't end: a change would stay there.
 func TestDoFromTheFirstThread(t *testing.T) {
-	if whyNot != "" {
-		t.Skip(whyNot)
-	}
+	netnstest.Need(t)
 	if firstThread != nil {
 		t.Error(firstThread)
 	}

@@ -6,25 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/netns/netnstest"
 	"github.com/sallyport/sallyport/internal/lab/proc"
 )
-
-// insideKey marks the copy of the test binary that runs in namespaces of its own, as a lab does.
-const insideKey = "REALNODE_TEST_INSIDE"
-
-// whyNot is why there are no namespaces to test in; empty inside them.
-var whyNot string
 
 const testLab = "/run/sallyport/test"
 
@@ -33,57 +24,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, RunInit())
 		os.Exit(1)
 	}
-	if os.Getenv(insideKey) != "" {
-		if err := settleIn(); err != nil {
-			fmt.Fprintln(os.Stderr, "prepare the test's namespaces:", err)
-			os.Exit(1)
-		}
-		os.Exit(m.Run())
-	}
-	whyNot = "needs root, to make namespaces"
-	if os.Geteuid() == 0 {
-		code, err := rerunInside()
-		if err == nil {
-			os.Exit(code)
-		}
-		whyNot = "can't make namespaces: " + err.Error()
-	}
-	os.Exit(m.Run())
-}
-
-func rerunInside() (int, error) {
-	runtime.LockOSThread() // the death of this thread is what Pdeathsig waits for
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), insideKey+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	err := cmd.Run()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return max(exit.ExitCode(), 1), nil
-	}
-	return 0, err
-}
-
-func settleIn() error {
-	return errors.Join(
-		unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("proc", "/proc", "proc", 0, ""),
-		unix.Mount("tmpfs", "/run", "tmpfs", 0, ""),
-		os.MkdirAll(testLab, 0o755),
-		netns.Own().LinkUp("lo"),
-	)
+	os.Exit(netnstest.Run(m, func() error { return errors.Join(os.MkdirAll(testLab, 0o755), netns.Own().LinkUp("lo")) }))
 }
 
 // newNode is a node with its network namespace, of which nothing runs.
 func newNode(t *testing.T) *Node {
 	t.Helper()
-	if whyNot != "" {
-		t.Skip(whyNot)
-	}
+	netnstest.Need(t)
 	hierarchies, err := Hierarchies()
 	if errors.Is(err, ErrNoControllers) {
 		t.Skip(err)

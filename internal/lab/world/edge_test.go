@@ -11,6 +11,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/netns/netnstest"
 )
 
 func TestRules(t *testing.T) {
@@ -21,7 +22,7 @@ func TestRules(t *testing.T) {
 	if got := rules(); got != string(want) {
 		t.Errorf("rules are\n%s\nwant\n%s", got, want)
 	}
-	needInside(t)
+	netnstest.Need(t)
 	if _, err := nft(t.Context(), netns.Own(), rules(), "--check", "-f", "-"); err != nil {
 		t.Error(err)
 	}
