@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sallyport/sallyport/internal/model/humanize"
 )
@@ -30,6 +32,7 @@ func New(version string) *cobra.Command {
 			root := cmd.Root()
 			root.SetOut(newSafeWriter(root.OutOrStdout()))
 			root.SetErr(newSafeWriter(root.ErrOrStderr()))
+			ctrllog.SetLogger(logr.Discard()) // without a logger, it prints a stack trace after 30 s
 		},
 	}
 	root.SetFlagErrorFunc(suggestFlag)

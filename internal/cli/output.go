@@ -50,7 +50,11 @@ func (o *outputFlags) printResult(cmd *cobra.Command, value any, text func(io.Wr
 		_, err = w.Write(raw)
 		return err
 	case formatText:
-		return text(w, newColorizer(w))
+		wrapper := &lineWrapper{out: w, width: terminalWidth(w)}
+		if err := text(wrapper, newColorizer(w)); err != nil {
+			return err
+		}
+		return wrapper.Flush()
 	default:
 		return fmt.Errorf("-o %s: use %s, %s or %s", o.format, formatText, formatYAML, formatJSON)
 	}
