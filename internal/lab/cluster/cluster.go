@@ -35,8 +35,9 @@ type Cluster struct {
 	Grace     time.Duration // how long a node may be silent before it is NotReady
 	Reachable bool          // the Service "kubernetes" leads pods to the API server
 
-	admin   pki.Files
-	issuing sync.Mutex
+	admin    pki.Files
+	issuing  sync.Mutex
+	restored bool // the resource definitions were in etcd before the API server started
 }
 
 const (
@@ -61,6 +62,9 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--listen-client-urls="+etcdClient, "--advertise-client-urls="+etcdClient, "--listen-peer-urls="+etcdPeer,
 		"--initial-advertise-peer-urls="+etcdPeer, "--initial-cluster=default="+etcdPeer,
 		"--quota-backend-bytes=8589934592"); err != nil {
+		return err
+	}
+	if err := c.restore(ctx); err != nil {
 		return err
 	}
 	reconciler := "none"

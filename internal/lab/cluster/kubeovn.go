@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,18 +28,43 @@ var subnetKind = schema.GroupVersionKind{Group: "kubeovn.io", Version: "v1", Kin
 
 var crdKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// Define installs Kube-OVN's resource definitions and the one of network attachments, and waits until they can be used.
-func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
+// definitions are Kube-OVN's resource definitions and the one of network attachments.
+func (c *Cluster) definitions() (string, error) {
 	text := networkAttachments
 	for _, path := range []string{c.Parts.KubeOVNCRDs(), c.Parts.BackendCRD()} {
 		raw, err := os.ReadFile(path) //nolint:gosec // a file that the lab has written or that the cache has
 		if err != nil {
-			return fmt.Errorf("read resource definitions: %w", err)
+			return "", fmt.Errorf("read resource definitions: %w", err)
 		}
 		text += "\n---\n" + string(raw)
 	}
-	if err := client.ApplyAll(ctx, text); err != nil {
+	return text, nil
+}
+
+// restore puts the resource definitions into etcd if an earlier lab has stored them.
+func (c *Cluster) restore(ctx context.Context) error {
+	text, err := c.definitions()
+	if err != nil {
 		return err
+	}
+	c.restored, err = c.storeFor(text).restore(ctx)
+	return err
+}
+
+func (c *Cluster) storeFor(definitions string) store {
+	return storeFor(filepath.Dir(c.Parts.Dir("kubernetes")), definitions)
+}
+
+// Define installs the resource definitions, unless they were restored, and waits until they can be used.
+func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
+	text, err := c.definitions()
+	if err != nil {
+		return err
+	}
+	if !c.restored {
+		if err := client.ApplyAll(ctx, text); err != nil {
+			return err
+		}
 	}
 	objects, err := manifest.Parse(text)
 	if err != nil {
@@ -50,7 +76,10 @@ func (c *Cluster) Define(ctx context.Context, client *manifest.Client) error {
 			return err
 		}
 	}
-	return nil
+	if c.restored {
+		return client.WaitServed(ctx, objects)
+	}
+	return c.storeFor(text).keep(ctx)
 }
 
 // Describe writes the lab's external networks as Kube-OVN objects.

@@ -2,17 +2,18 @@ package manifest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/client-go/dynamic"
 )
 
 // Ref names one object.
@@ -62,38 +63,109 @@ func Field(value string, path ...string) Condition {
 	}
 }
 
-// Wait watches an object until the condition holds.
+// Wait waits until the condition holds for an object: it reads the object, and then watches it from there. What holds
+// already takes one request.
 func (c *Client) Wait(ctx context.Context, ref Ref, holds Condition) error {
 	resource, err := c.resource(ref.GVK, ref.Namespace)
 	if err != nil {
 		return err
 	}
-	selector := fields.OneTermEqualSelector("metadata.name", ref.Name).String()
-	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return resource.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			return resource.Watch(ctx, o)
-		},
+	w := &waiter{resource: resource, name: ref.Name, holds: holds}
+	for {
+		held, err := w.follow(ctx)
+		if held {
+			return nil
+		}
+		// The API server ended the watch, or does not answer; it may be restarting.
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; its last status: %s", ref, errors.Join(ctx.Err(), err), statusOf(w.last))
+		}
 	}
-	precondition := func(store cache.Store) (bool, error) { return len(store.List()) == 0 && holds(nil), nil }
-	var last *unstructured.Unstructured
-	_, err = watchtools.UntilWithSync(ctx, lw, &unstructured.Unstructured{}, precondition,
-		func(e watch.Event) (bool, error) {
-			if e.Type == watch.Deleted {
-				last = nil
-				return holds(nil), nil
-			}
-			last, _ = e.Object.(*unstructured.Unstructured)
-			return holds(last), nil
-		})
+}
+
+// retryPause is the time until a watch that ended is started again.
+const retryPause = 100 * time.Millisecond
+
+// waiter watches one object until a condition holds.
+type waiter struct {
+	resource dynamic.ResourceInterface
+	name     string
+	holds    Condition
+	last     *unstructured.Unstructured // as last seen; nil: it does not exist
+}
+
+// follow reads and watches the object, and reports whether the condition held before the watch ended.
+func (w *waiter) follow(ctx context.Context) (bool, error) {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", w.name).String()}
+	list, err := w.resource.List(ctx, options)
 	if err != nil {
-		return fmt.Errorf("wait for %s: %w; its last status: %s", ref, err, statusOf(last))
+		return false, err
+	}
+	if w.last = nil; len(list.Items) > 0 {
+		w.last = &list.Items[0]
+	}
+	if w.holds(w.last) {
+		return true, nil
+	}
+	options.ResourceVersion = list.GetResourceVersion()
+	events, err := w.resource.Watch(ctx, options)
+	if err != nil {
+		return false, err
+	}
+	defer events.Stop()
+	for e := range events.ResultChan() {
+		switch e.Type {
+		case watch.Added, watch.Modified:
+			w.last, _ = e.Object.(*unstructured.Unstructured)
+		case watch.Deleted:
+			w.last = nil
+		case watch.Bookmark:
+			continue
+		case watch.Error:
+			return false, apierrors.FromObject(e.Object)
+		}
+		if w.holds(w.last) {
+			return true, nil
+		}
+	}
+	return false, errors.New("the watch ended")
+}
+
+// WaitServed waits until the API server serves the kinds that resource definitions define. It has no event for this: it
+// serves an established kind a moment before or after it lists it.
+func (c *Client) WaitServed(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for _, d := range definitions {
+		gvk := definedKind(d)
+		for {
+			_, err := c.resource(gvk, metav1.NamespaceNone)
+			if err == nil {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("wait until kind %s is served: %w", gvk.Kind, err)
+			}
+		}
 	}
 	return nil
+}
+
+// definedKind is the kind that a resource definition defines, in its first version.
+func definedKind(definition *unstructured.Unstructured) schema.GroupVersionKind {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	gvk := schema.GroupVersionKind{Group: group, Kind: kind}
+	if len(versions) > 0 {
+		first, _ := versions[0].(map[string]any)
+		gvk.Version, _ = first["name"].(string)
+	}
+	return gvk
 }
 
 func statusOf(o *unstructured.Unstructured) string {
