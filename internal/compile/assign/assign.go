@@ -87,6 +87,7 @@ const (
 // at most as many as moves allows.
 func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 	a := newAssignment(nodes, requests)
+	a.doubtOutage()
 	a.rejectImpossible()
 	a.keepHolders()
 	a.placeUnassigned()
@@ -106,8 +107,9 @@ func Addresses(nodes []Node, requests []Request, moves int) []Placement {
 
 // assignment holds one run.
 type assignment struct {
-	nodes  []*node // sorted by name
-	claims []*claim
+	nodes   []*node // sorted by name
+	claims  []*claim
+	doubted bool // all nodes are down, which is not believed
 }
 
 // node is a node and the addresses assigned to it so far.
@@ -146,6 +148,23 @@ func newAssignment(nodes []Node, requests []Request) *assignment {
 		}
 	}
 	return a
+}
+
+// doubtOutage lets addresses and their standbys stay where they are if all of several nodes are down. Then it is not they
+// that have failed, but the way to them, or the API server: after an outage of it, Kubernetes reports every node as not
+// ready for a moment.
+func (a *assignment) doubtOutage() {
+	a.doubted = len(a.nodes) > 1 && !slices.ContainsFunc(a.nodes, func(n *node) bool { return n.State != Down })
+	for _, n := range a.nodes {
+		if a.doubted {
+			n.State = Draining
+		}
+	}
+}
+
+// mayStandBy reports whether a node may be a standby of an address.
+func (a *assignment) mayStandBy(n *node, c *claim) bool {
+	return n.State == Up || a.doubted && slices.Contains(c.Standbys, n.Name)
 }
 
 // rejectImpossible rejects the addresses that no set of nodes could hold. Of several requests for one address the
@@ -251,7 +270,7 @@ func (a *assignment) bestStandbys(c *claim) (best []*node) {
 			cmp.Compare(x.addressCount+x.standbyFor[c.node], y.addressCount+y.standbyFor[c.node]))
 	}
 	for _, n := range a.nodes {
-		if n == c.node || n.State != Up || !n.isEligible(c) || n.Name == c.AvoidNode {
+		if n == c.node || !a.mayStandBy(n, c) || !n.isEligible(c) || n.Name == c.AvoidNode {
 			continue
 		}
 		i := len(best)

@@ -52,6 +52,13 @@ func withFirstState(s State, nodes []Node) []Node {
 	return nodes
 }
 
+func withState(s State, nodes []Node) []Node {
+	for i := range nodes {
+		nodes[i].State = s
+	}
+	return nodes
+}
+
 func withAvoidNode(node string, r Request) Request {
 	for i := range r.Addresses {
 		r.Addresses[i].AvoidNode = node
@@ -143,6 +150,12 @@ var placementCases = []struct {
 		[]Request{newRequest("x", 0, "10.0.0.1@a")},
 		0,
 		"x 10.0.0.1@NoNode()",
+	},
+	{
+		"of several nodes, all at once: it is not they that failed", withState(Down, newUpNodes("a", "b", "c")),
+		[]Request{newRequest("x", 0, "10.0.0.1@a"), newRequest("y", 0, "10.0.0.2@c"), newRequest("z", 0, "10.0.0.3")},
+		0,
+		"x 10.0.0.1@a, y 10.0.0.2@c, z 10.0.0.3@NoNode()",
 	},
 	{"a node that is gone", newUpNodes("b"), []Request{newRequest("x", 0, "10.0.0.1@a")}, 0, "x 10.0.0.1@b"},
 	{
@@ -320,7 +333,8 @@ func checkInvariants(t *testing.T, nodes []Node, requests []Request, moves int, 
 			continue
 		}
 		n := byName[p.Node]
-		if placed[p.Address] || ofRequest[p.Request+" on "+p.Node] || n.State == Down || !n.Networks["ext"] {
+		allDown := !slices.ContainsFunc(nodes, func(n Node) bool { return n.State != Down })
+		if placed[p.Address] || ofRequest[p.Request+" on "+p.Node] || (n.State == Down && !allDown) || !n.Networks["ext"] {
 			t.Errorf("%+v can't be there", p)
 		}
 		placed[p.Address], ofRequest[p.Request+" on "+p.Node] = true, true
@@ -380,6 +394,22 @@ func countAddresses(requests []Request) (n int) {
 
 // One of ten nodes with 100 addresses dies: each moves to its first standby, which is already prepared, and they are
 // spread.
+// TestStandbysStayInAnOutageOfAllNodes shows that an outage of the API server changes nothing in OVN. One node that is still
+// there makes it the others' own failure.
+func TestStandbysStayInAnOutageOfAllNodes(t *testing.T) {
+	x := newRequest("x", 0, "10.0.0.1@a")
+	x.Addresses[0].Standbys = []string{"c", "b"}
+	got := Addresses(withState(Down, newUpNodes("a", "b", "c")), []Request{x}, 0)[0]
+	if got.Node != "a" || !slices.Equal(got.Standbys, []string{"c", "b"}) {
+		t.Errorf("all nodes are down: on %q, standbys %v", got.Node, got.Standbys)
+	}
+	nodes := withState(Down, newUpNodes("a", "b", "c"))
+	nodes[2].State = Up
+	if got = Addresses(nodes, []Request{x}, 0)[0]; got.Node != "c" || len(got.Standbys) > 0 {
+		t.Errorf("c is up: on %q, standbys %v", got.Node, got.Standbys)
+	}
+}
+
 func TestLostNodesAddressesGoToTheirStandbys(t *testing.T) {
 	nodes, requests := manyNodesAndRequests(10, 100)
 	before := Addresses(nodes, requests, 0)
