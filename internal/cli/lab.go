@@ -37,7 +37,7 @@ func labCommand() *cobra.Command {
 		labUpCommand(flags), labDownCommand(flags), labListCommand(), labPartsCommand(), labInstallCommand(flags),
 		labStatusCommand(flags), labKubeconfigCommand(flags), labEnvCommand(flags), labLogsCommand(flags),
 		labExecCommand(flags), labShellCommand(flags), labCaptureCommand(flags), labAnnounceCommand(flags),
-		labImportCommand(flags),
+		labImportCommand(flags), labReplaceCommand(flags),
 	)
 	cmd.AddCommand(labOrderCommands(flags)...)
 	if err := cmd.RegisterFlagCompletionFunc("lab", completeFirstArg(completeLabs)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/daemon"
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/lab/proc"
 )
 
@@ -218,6 +220,16 @@ func (l *Lab) Status(ctx context.Context) (daemon.Status, error) {
 // Order tells the lab to do something to a node or a process: kill, start, pause, resume, cut, mend.
 func (l *Lab) Order(ctx context.Context, order, target string) error {
 	_, err := l.call(ctx, http.MethodPost, "/"+order+"/"+target, nil)
+	return err
+}
+
+// ReplaceOVN replaces OVN's programs of a node, or "central", the databases and northd, by those of another version. It
+// fetches them first if they are not cached.
+func (l *Lab) ReplaceOVN(ctx context.Context, target, version string, progress parts.Progress) error {
+	if _, err := parts.EnsureOVN(ctx, version, progress); err != nil {
+		return fmt.Errorf("get OVN %s: %w", version, err)
+	}
+	_, err := l.call(ctx, http.MethodPost, "/replace/"+url.PathEscape(target)+"/"+url.PathEscape(version), nil)
 	return err
 }
 

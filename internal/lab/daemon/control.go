@@ -66,6 +66,9 @@ func (d *Daemon) serve() error {
 		}
 		answer(w, d.status, order(r.Context(), r.PathValue("target")))
 	})
+	mux.HandleFunc("POST /replace/{target}/{version}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, d.status, d.replaceOVN(r.Context(), r.PathValue("target"), r.PathValue("version")))
+	})
 	mux.HandleFunc("POST /run", func(w http.ResponseWriter, r *http.Request) {
 		var spec proc.Spec
 		err := json.NewDecoder(r.Body).Decode(&spec)

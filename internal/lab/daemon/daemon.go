@@ -39,6 +39,8 @@ type Daemon struct {
 	objects   *manifest.Client
 	kubelet   *kubelet.Kubelet
 
+	replacing sync.Mutex // programs of OVN are replaced one order at a time
+
 	mu      sync.Mutex
 	timings []boot.Timing
 	nodes   map[string]string // what was done to a node: killed, cut

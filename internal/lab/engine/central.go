@@ -32,6 +32,9 @@ var (
 	southbound = database{name: "sb", schema: "OVN_Southbound", plain: 16642, tls: 6642, peers: 6644}
 )
 
+// northd is the program between the databases.
+const northd = "ovn-northd"
+
 // toolTimeout is how long OVN's programs wait while a lab starts. It takes milliseconds on an idle machine.
 const toolTimeout = "--timeout=240"
 
@@ -44,12 +47,7 @@ func (c Central) Start(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	dir := c.Shop.dir("ovn")
-	_, err := c.Shop.Processes.Start(proc.Spec{Name: "ovn-northd", Argv: append([]string{
-		c.Shop.Parts.Program("ovn-northd"), "--ovnnb-db=" + c.NB(), "--ovnsb-db=" + c.SB(),
-		"--unixctl=" + filepath.Join(dir, "northd.ctl"),
-	}, daemonArgs...)})
-	return err
+	return c.startNorthd()
 }
 
 func (c Central) startDatabase(ctx context.Context, db database) error {
@@ -62,11 +60,18 @@ func (c Central) startDatabase(ctx context.Context, db database) error {
 		}
 	}
 	for i := range c.Servers {
-		server := c.serverName(db, i)
-		err := c.Shop.run(ctx, "ovsdb-client", toolTimeout, "wait", "unix:"+c.socket(db, i), db.schema, "connected")
-		if err != nil {
-			return fmt.Errorf("wait for %s: %w\n%s", server, err, c.Shop.Processes.Tail(server))
+		if err := c.waitServer(ctx, db, i); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (c Central) waitServer(ctx context.Context, db database, i int) error {
+	server := c.serverName(db, i)
+	err := c.Shop.run(ctx, "ovsdb-client", toolTimeout, "wait", "unix:"+c.socket(db, i), db.schema, "connected")
+	if err != nil {
+		return fmt.Errorf("wait for %s: %w\n%s", server, err, c.Shop.Processes.Tail(server))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/lab/blueprint"
 	"github.com/sallyport/sallyport/internal/lab/netns"
+	"github.com/sallyport/sallyport/internal/lab/parts"
 	"github.com/sallyport/sallyport/internal/lab/proc"
 )
 
@@ -30,6 +31,8 @@ type Chassis struct {
 	Datapath  Datapath   // of the switch's bridges
 	// Wrap starts a process on the node where that is more than a network namespace; nil: it is not.
 	Wrap func(proc.Spec) proc.Spec
+
+	controller parts.Set // with an ovn-controller of another version; zero: the shop's
 }
 
 // Datapath is who forwards the packets of a switch.
@@ -55,6 +58,9 @@ type Provider struct {
 func (p Provider) Bridge() string { return "br-" + p.Network }
 
 const (
+	controller        = "ovn-controller"
+	controllerControl = "ovn-controller.ctl"
+
 	tunnelBridge    = "br-phy" // userspace tunnels need their local address on an OVS bridge
 	tunnelInterface = "ul0"
 	managementLink  = "eth0"
@@ -108,7 +114,7 @@ func (c *Chassis) Restart(ctx context.Context) error { return c.run(ctx) }
 // Kill ends the chassis as a power cut would. Its processes are named one by one: a pod's name may begin like a node's.
 func (c *Chassis) Kill() error {
 	var errs []error
-	for _, name := range []string{"ovsdb", "vswitchd", "ovn-controller"} {
+	for _, name := range []string{"ovsdb", "vswitchd", controller} {
 		if p, err := c.Shop.Processes.Get(c.Node.Name + "-" + name); err == nil {
 			errs = append(errs, p.Kill())
 		}
@@ -186,7 +192,7 @@ func (c *Chassis) hush() error {
 // startProcesses starts the three processes; vswitchd and ovn-controller find their configuration when it is written.
 func (c *Chassis) startProcesses(ctx context.Context) error {
 	db := "unix:" + c.path("db.sock")
-	_, err := c.process("ovsdb", "ovsdb-server", c.path("conf.db"), "--remote=p"+db, "--unixctl="+c.path("db.ctl"))
+	_, err := c.process("ovsdb", c.Shop.Parts.Program("ovsdb-server"), c.path("conf.db"), "--remote=p"+db, "--unixctl="+c.path("db.ctl"))
 	if err != nil {
 		return err
 	}
@@ -200,17 +206,27 @@ func (c *Chassis) startProcesses(ctx context.Context) error {
 	if c.Datapath != Kernel {
 		vswitchd = append(vswitchd, "--disable-system")
 	}
-	if _, err := c.process("vswitchd", "ovs-vswitchd", vswitchd...); err != nil {
+	if _, err := c.process("vswitchd", c.Shop.Parts.Program("ovs-vswitchd"), vswitchd...); err != nil {
 		return err
+	}
+	return c.startController()
+}
+
+func (c *Chassis) startController() error {
+	set := c.controller
+	if set.Bin() == "" {
+		set = c.Shop.Parts
 	}
 	// The monitor starts a crashed ovn-controller again, as distributions have it: 25.03.0 dies now and then while it
 	// connects to a switch that is just starting.
-	_, err = c.process("ovn-controller", "ovn-controller", db, "--unixctl="+c.path("ovn-controller.ctl"), "--monitor")
+	_, err := c.process(controller, set.Program(controller), "unix:"+c.path("db.sock"),
+		"--unixctl="+c.path(controllerControl), "--monitor")
 	return err
 }
 
+// process starts a program on the node.
 func (c *Chassis) process(name, program string, args ...string) (*proc.Process, error) {
-	argv := append([]string{c.Shop.Parts.Program(program)}, args...)
+	argv := append([]string{program}, args...)
 	dir := c.Shop.dir(c.Node.Name)
 	spec := proc.Spec{
 		Name: c.Node.Name + "-" + name,

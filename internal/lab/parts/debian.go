@@ -2,11 +2,9 @@ package parts
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,8 +29,8 @@ type debs struct {
 	proof           string // the package whose version is the part's
 }
 
-func ovn() part {
-	version := cmp.Or(os.Getenv("SALLYPORT_OVN"), OVNVersion)
+// ovn is OVN of one of the versions that Debian has.
+func ovn(version string) part {
 	from := debs{
 		suite:    suites[version],
 		names:    []string{"ovn-central", "ovn-host", "openvswitch-switch"},
@@ -43,8 +41,9 @@ func ovn() part {
 		name: "ovn", version: version, inputs: []byte(from.suite + strings.Join(ovnPrograms, " ")),
 		build: func(ctx context.Context, w workshop) error {
 			if from.suite == "" {
-				known := strings.Join(slices.Sorted(maps.Keys(suites)), " and ")
-				return fmt.Errorf("the lab knows OVN %s; set SALLYPORT_OVN to one of them, or leave it out", known)
+				known := strings.Join(OVNVersions(), " and ")
+				return fmt.Errorf("the lab knows OVN %s, not %q; for a new lab, set SALLYPORT_OVN to one of them, or leave it out",
+					known, version)
 			}
 			return from.unpack(ctx, w, version)
 		},

@@ -3,11 +3,13 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +26,7 @@ const (
 	KubeOVNVersion    = "1.16.2"
 	EnvoyVersion      = "1.5.0" // of Envoy Gateway, of which the lab has one kind only
 	OVNVersion        = "25.03" // the usual one
+	NextOVNVersion    = "26.03" // the one that upgrades go to
 	HAProxyVersion    = "3.0"
 	QEMUVersion       = "10.0"
 	FRRVersion        = "10.3"
@@ -48,7 +51,10 @@ func RealNode() []string { return []string{KubernetesNode, KubeOVNNode, Containe
 
 // suites are the versions of OVN that a lab can run, by the suite of Debian that has them; the Open vSwitch of the
 // suite comes with it. The environment variable SALLYPORT_OVN chooses another than the usual.
-var suites = map[string]string{OVNVersion: "trixie", "26.03": "sid"}
+var suites = map[string]string{OVNVersion: "trixie", NextOVNVersion: "sid"}
+
+// OVNVersions are the versions of OVN that a lab can run, oldest first.
+func OVNVersions() []string { return slices.Sorted(maps.Keys(suites)) }
 
 // part is one cache entry: a directory with bin/ and what belongs to it.
 type part struct {
@@ -95,6 +101,11 @@ func Ensure(ctx context.Context, report Progress, optional ...string) (Set, erro
 	return ensure(ctx, wanted, report)
 }
 
+// EnsureOVN does the same for OVN alone, of a version that a running lab is to be upgraded to.
+func EnsureOVN(ctx context.Context, version string, report Progress) (Set, error) {
+	return ensure(ctx, []part{ovn(version)}, report)
+}
+
 // EnsureMachine does the same for the parts of a virtual machine. No lab waits for them: only tests have machines.
 func EnsureMachine(ctx context.Context, report Progress) (Set, error) {
 	return ensure(ctx, ofMachine(), report)
@@ -123,7 +134,7 @@ func ensure(ctx context.Context, wanted []part, report Progress) (Set, error) {
 
 func ofLab() []part {
 	return []part{
-		ovn(), kubernetes(), kubeOVN(), envoyGateway(), haproxy(), frr(),
+		ovn(cmp.Or(os.Getenv("SALLYPORT_OVN"), OVNVersion)), kubernetes(), kubeOVN(), envoyGateway(), haproxy(), frr(),
 		kubernetesNode(), kubeOVNNode(), containerd(), runc(), nodeTools(),
 	}
 }
