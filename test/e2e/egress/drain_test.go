@@ -114,7 +114,7 @@ func newDrainFixture(t *testing.T, y *egressFixture) *drainFixture {
 		})
 	}
 	y.waitBFDUp(t)
-	<-time.After(show.ChooseSize(flowIdleTimeout, 0)) // for new BFD sessions
+	y.waitBFDFast(t)
 	return f
 }
 

@@ -73,7 +73,7 @@ func (p *Probe) recordAnswer(answer string) {
 func (p *Probe) WaitSteady(t *testing.T) {
 	t.Helper()
 	for begun := p.answerCount(); p.answerCount() < begun+50; {
-		if !p.WaitAnswer(5 * time.Second) {
+		if !p.WaitAnswer(Patience) {
 			t.Fatal("no answer comes from outside")
 		}
 	}
