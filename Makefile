@@ -155,10 +155,10 @@ $(TEST_KEY): $(COSIGN)
 
 ##@ Check
 
-UNITS := ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/show/...
+UNITS := ./api/... ./config/... ./internal/... ./cmd/... ./test/docs ./test/monitoring ./test/ground/record ./test/show/...
 # Packages that start no goroutines (TestPurePackagesStartNoGoroutines): the race detector would only make them five times slower.
 SEQUENTIAL := ./internal/architecture ./internal/compile/... ./internal/engine/kubeovn/... \
-	$(foreach name,diagnosis explain preflight topology trace usage,./internal/insight/$(name)/...) ./test/docs ./test/monitoring ./test/show/...
+	$(foreach name,diagnosis explain preflight topology trace usage,./internal/insight/$(name)/...) ./test/docs ./test/monitoring ./test/ground/record ./test/show/...
 
 # Tests that are slow because of their size; with the race detector they would take ten times as long.
 LARGE := ^(TestBombsAreRefused|TestLargeClusterIsNoBomb|TestStreamsOfAnOutsiderCostNothing)$$
@@ -297,9 +297,13 @@ show-view: parts chart ## Show what the operator's view promises, at full size, 
 show-tenancy: parts chart ## Show that tenants cannot reach each other, at full size, a line for each item (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^TestTenancy' ./test/e2e/tenancy -show
 
+# A piece of it, and how many runs of CI to make in this sitting: make show-ground GROUND=TestGround3 RUNS=1
+GROUND := ^TestGround[0-9]
+RUNS := 5
+
 .PHONY: show-ground
 show-ground: build chart ## Show parts from empty caches, the time of CI, five runs in a row and every known defect, a line for each (root)
-	HELM=$(HELM) SALLYPORT_SIZE=full go test -count=1 -timeout 12h -v -run '^TestGround[0-9]' ./test/ground -show
+	HELM=$(HELM) SALLYPORT_SIZE=full go test -count=1 -timeout 12h -v -run '$(GROUND)' ./test/ground -runs $(RUNS) $(if $(filter ^TestGround[0-9],$(GROUND)),-show)
 
 .PHONY: show-house
 show-house: parts chart ## Show how the code is named, sized and documented, and that it behaves as before, a line for each (root)

@@ -5,7 +5,7 @@ package ground
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sallyport/sallyport/internal/lab/parts"
+	"github.com/sallyport/sallyport/test/ground/record"
 	"github.com/sallyport/sallyport/test/show"
 )
 
@@ -95,45 +97,124 @@ func TestGround1Parts(t *testing.T) {
 
 var timingPattern = regexp.MustCompile(`(?m)^(?:=== ((?:\S+) took \d+ s)|(theme \S+ took .*))$`)
 
-// runCI runs CI completely and adds its durations to an item.
-func runCI(t *testing.T, item *show.Item, what string, env []string) {
+// runCI runs CI completely and returns the durations of its stages and themes, and whether it passed.
+func runCI(t *testing.T, env []string) (times string, passed bool) {
 	t.Helper()
-	begun := time.Now()
 	out, err := runCommand(t, append(env, "CI=true", "SALLYPORT_SIZE="), "bash", ".ci/run")
-	var times []string
+	var all []string
 	for _, m := range timingPattern.FindAllStringSubmatch(out, -1) {
-		times = append(times, m[1]+m[2])
+		all = append(all, m[1]+m[2])
 	}
-	verdict := "passed"
 	if err != nil {
-		verdict = "FAILED"
-		t.Errorf("%s: %v\n%s", what, err, lastLines(out))
+		t.Errorf("%v\n%s", err, lastLines(out))
 	}
-	item.AddFigure("%s: %s after %.0f min: %s", what, verdict, time.Since(begun).Minutes(), strings.Join(times, "; "))
+	return strings.Join(all, "; "), err == nil
 }
+
+// verdicts are the words for a run that passed or did not.
+var verdicts = map[bool]string{true: "passed", false: "FAILED"}
 
 func TestGround2Time(t *testing.T) {
 	requireFullSize(t)
-	item := groundItems.Item(t, 2)
-	runCI(t, item, "empty caches", emptyCacheEnv(t))
-	runCI(t, item, "warm", nil)
+	for _, kind := range []string{"empty caches", "warm"} {
+		t.Run(kind, func(t *testing.T) {
+			item := groundItems.Item(t, 2)
+			var env []string
+			if kind == "empty caches" {
+				env = emptyCacheEnv(t)
+			}
+			begun := time.Now()
+			times, passed := runCI(t, env)
+			item.AddFigure("%s: %s after %.0f min: %s", kind, verdicts[passed], time.Since(begun).Minutes(), times)
+		})
+	}
 }
 
+// runsWanted is how many runs in a row must pass.
+const runsWanted = 5
+
+// runsPerSitting limits how many runs of CI item 3 makes. Runs of earlier sittings count if they were of the same commit.
+var runsPerSitting = flag.Int("runs", runsWanted, "how many runs of CI to make at most; earlier runs of the same commit count")
+
+// TestGround3Runs passes when the last runs of this commit, five at least, passed, and one of them was beside busy loops.
+// Runs are recorded in the cache. A run that failed or was cut off begins a new row.
 func TestGround3Runs(t *testing.T) {
 	requireFullSize(t)
 	item := groundItems.Item(t, 3)
-	for i := range 4 {
-		runCI(t, item, fmt.Sprintf("run %d", i+1), nil)
+	dir, commit := runsDir(t), cleanCommit(t)
+	row := loadRow(t, dir, commit)
+	for range *runsPerSitting {
+		if isRowComplete(row) || t.Failed() {
+			break
+		}
+		recordRun(t, dir, record.Run{Commit: commit, Busy: len(row) >= runsWanted-1 && !record.HasBusy(row)})
+		row = loadRow(t, dir, commit)
+	}
+	for i, r := range row {
+		item.AddFigure("run %d of %.12s, %s: %.0f min%s: %s", i+1, r.Commit, r.Begun.UTC().Format(time.DateTime),
+			r.Ended.Sub(r.Begun).Minutes(), map[bool]string{true: ", beside a busy loop on each core"}[r.Busy], r.Times)
+	}
+	if !isRowComplete(row) {
+		t.Errorf("%d runs of this commit in a row passed, %d are wanted, one of them beside busy loops", len(row), runsWanted)
+	}
+}
+
+func isRowComplete(row []record.Run) bool { return len(row) >= runsWanted && record.HasBusy(row) }
+
+// runsDir returns the directory with the records.
+func runsDir(t *testing.T) string {
+	t.Helper()
+	cache, err := parts.CacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "ci-runs")
+}
+
+func loadRow(t *testing.T, dir, commit string) []record.Run {
+	t.Helper()
+	runs, err := record.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Row(runs, commit)
+}
+
+// cleanCommit returns the commit of the tree. A run of a tree with other content says nothing about the commit.
+func cleanCommit(t *testing.T) string {
+	t.Helper()
+	changes, err := runCommand(t, nil, "git", "status", "--porcelain")
+	if err != nil || changes != "" {
+		t.Fatalf("the tree is not that of a commit; commit or stash first: %v\n%s", err, changes)
+	}
+	commit, err := runCommand(t, nil, "git", "rev-parse", "HEAD")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, commit)
+	}
+	return strings.TrimSpace(commit)
+}
+
+// recordRun runs CI once and records the result. It passes only if the tree is the same before and after.
+func recordRun(t *testing.T, dir string, r record.Run) {
+	t.Helper()
+	r.Begun = time.Now()
+	if err := record.Save(dir, r); err != nil {
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range runtime.NumCPU() {
 		go func() {
-			for ctx.Err() == nil { // a busy loop on a core
+			for r.Busy && ctx.Err() == nil { // a busy loop on a core
 			}
 		}()
 	}
-	runCI(t, item, "run 5, beside a busy loop on each core", nil)
+	times, passed := runCI(t, nil)
+	r.Ended, r.Times = time.Now(), times
+	r.Passed = passed && cleanCommit(t) == r.Commit
+	if err := record.Save(dir, r); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // defect is a fixed defect with the test that failed before the fix.
