@@ -60,7 +60,7 @@ func TestEgress3Many(t *testing.T) {
 	y.expectEgressAs(t, "a."+y.namespaces[1], "91.224.11.101")
 	// Eleven nodes on two cores need some seconds to process the ports that move; traffic of an address pauses for that
 	// long.
-	if gap > 10*time.Second {
+	if gap > harness.TimeLimit(10*time.Second) {
 		t.Errorf("nothing came back for %s", gap)
 	}
 	item.AddFigure("%d addresses on %d nodes in force after %.1f s, %v; one node killed: the %d that it had are elsewhere and told after %.1f s, %v; a pod's traffic paused for %d ms",

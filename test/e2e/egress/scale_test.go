@@ -39,7 +39,7 @@ type addressSetRow struct {
 
 // TestEgress3Scale creates many EgressIPs and the pods that they select, and measures the cost of a change of one pod.
 func TestEgress3Scale(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := egressItems.Item(t, 3)
 	c := &egressScaleFixture{
 		ScaleFixture:  harness.NewScaleFixture(t, "--egressip-reachability-total-timeout=0"),

@@ -45,7 +45,7 @@ func externalAddress(i int) string { return fmt.Sprintf("100.64.%d.%d", i/250, 1
 // TestAgent3Speed measures how much each method writes and how long that takes, for few and many Services, and how it
 // affects the forwarding rate of the node.
 func TestAgent3Speed(t *testing.T) {
-	harness.RunAlone(t)
+	harness.RunQuietly(t)
 	item := agentItems.Item(t, 3)
 	for _, method := range nodeMethods {
 		t.Run("writing "+string(method), func(t *testing.T) {
