@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sallyport/sallyport/internal/lab/manifest"
 	"github.com/sallyport/sallyport/test/e2e/harness"
+	"github.com/sallyport/sallyport/test/show"
 )
 
 // TestDay3Check checks a real API server and Kube-OVN before an installation, and then with one fault at a time. All faults
@@ -25,11 +28,7 @@ func TestDay3Check(t *testing.T) {
 			t.Errorf("a cluster without faults: %v", p)
 		}
 	}
-	faults := []struct {
-		code         string
-		make, mended []string // arguments of kubectl
-		args         []string
-	}{
+	faults := []checkFault{
 		{
 			code:   "OtherInstallation",
 			make:   []string{"create", "deployment", "sallyport-controller", "--image=none", "--replicas=0", "-n", "default"},
@@ -44,9 +43,18 @@ func TestDay3Check(t *testing.T) {
 		{code: "SecretMissing", args: []string{"--ovn-tls-secret", "day3-none"}},
 		{code: "KubeOVNNotFound", args: []string{"--kube-ovn-namespace", "day3-none"}},
 	}
+	if show.IsFullSize() {
+		faults = append(faults, otherCheckFaults...)
+	}
 	for _, f := range faults {
 		if f.make != nil {
 			kubectl(t, c, f.make...)
+		}
+		if f.objects != "" {
+			c.Apply(t, f.objects)
+		}
+		if f.settled != nil {
+			f.settled(t, c)
 		}
 		found := problemsOfCheck(t, c, f.args...)
 		if f.mended != nil {
@@ -60,6 +68,65 @@ func TestDay3Check(t *testing.T) {
 		t.Errorf("with all faults mended: %v, and before %v", after, healthy)
 	}
 	item.AddFigure("%d faults in a lab are named, none without them", len(faults))
+}
+
+// checkFault is a fault of a cluster that check names.
+type checkFault struct {
+	code         string
+	make, mended []string // arguments of kubectl
+	objects      string   // manifests
+	settled      func(*testing.T, *harness.Cluster)
+	args         []string // of check
+}
+
+// faultySubnet returns a fault of a labelled Subnet.
+func faultySubnet(code, labels, spec string) checkFault {
+	return checkFault{
+		code: code, mended: []string{"delete", "subnet", "day3"},
+		objects: fmt.Sprintf("{apiVersion: kubeovn.io/v1, kind: Subnet, metadata: {name: day3, labels: "+
+			"{network.kube-dc.com/external-network-type: day3%s}}, spec: {%s}}", labels, spec),
+	}
+}
+
+// secretFault returns a fault of the Secret with the certificates of OVN's databases.
+func secretFault(code string, keys ...string) checkFault {
+	return checkFault{
+		code: code, mended: []string{"delete", "secret", "-n", harness.ChartNamespace, "day3"},
+		make: append([]string{"create", "secret", "generic", "-n", harness.ChartNamespace, "day3"}, keys...),
+		args: []string{"--ovn-tls-secret", "day3"},
+	}
+}
+
+// otherCheckFaults are made at full size only.
+var otherCheckFaults = []checkFault{
+	faultySubnet("SeveralDefaultNetworks", ", network.kube-dc.com/default-external: 'true'", tinySpec),
+	faultySubnet("SubnetWithoutVlan", "", "protocol: IPv4, cidrBlock: 198.19.90.0/29, gateway: 198.19.90.1"),
+	faultySubnet("VlanMissing", "", "protocol: IPv4, cidrBlock: 198.19.90.0/29, gateway: 198.19.90.1, vlan: day3-none"),
+	faultySubnet("SubnetGatewayOutside", "", "protocol: IPv4, cidrBlock: 198.19.90.0/29, gateway: 198.19.91.1, vlan: ext-third"),
+	faultySubnet("SubnetWithoutIPv4", "", "protocol: IPv6, cidrBlock: 'fd00:90::/120', gateway: 'fd00:90::1', vlan: ext-third"),
+	fullSubnetFault(),
+	missingProviderFault(),
+	secretFault("SecretIncomplete", "--from-literal=other=x"),
+	secretFault("CertificateInvalid", "--from-literal=cacert=x", "--from-literal=cert=x", "--from-literal=key=x"),
+}
+
+const tinySpec = "protocol: IPv4, cidrBlock: 198.19.90.0/29, gateway: 198.19.90.1, vlan: ext-third"
+
+// fullSubnetFault returns a Subnet without a free address.
+func fullSubnetFault() checkFault {
+	out := faultySubnet("SubnetFull", "", tinySpec+", excludeIps: ['198.19.90.1..198.19.90.6']")
+	out.settled = func(t *testing.T, c *harness.Cluster) {
+		c.WaitForObject(t, "Subnet", "", "day3", manifest.True("Ready"))
+	}
+	return out
+}
+
+// missingProviderFault returns a Subnet on a Vlan whose ProviderNetwork does not exist.
+func missingProviderFault() checkFault {
+	out := faultySubnet("ProviderNetworkMissing", "", "protocol: IPv4, cidrBlock: 198.19.90.0/29, gateway: 198.19.90.1, vlan: day3")
+	out.objects += "\n---\n{apiVersion: kubeovn.io/v1, kind: Vlan, metadata: {name: day3}, spec: {id: 0, provider: day3-none}}"
+	out.mended = []string{"delete", "subnet/day3", "vlan/day3"}
+	return out
 }
 
 // checkProblem is a check that is not ok.
