@@ -7,9 +7,13 @@ import (
 	"net/netip"
 	"slices"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // Networks returns a verdict on each ExternalNetwork. A subnet belongs to the first network, sorted by name, that lists
@@ -17,7 +21,7 @@ import (
 func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 	var out []intent.Verdict
 	owner := map[string]string{}
-	for _, n := range sortByAge(w.ExternalNetworks, func(n snapshot.ExternalNetwork) snapshot.Meta {
+	for _, n := range sortByAge(lastingNetworks(w), func(n snapshot.ExternalNetwork) snapshot.Meta {
 		return snapshot.Meta{Name: n.Name}
 	}) {
 		v := intent.Verdict{
@@ -92,4 +96,45 @@ func resolveReturnPath(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) (st
 	return string(snapshot.ReturnBySource), intent.Finding{Reason: intent.EngineTooOld, Message: fmt.Sprintf(
 		"OVN can't route replies by connection: %s; they are routed by the pod's address, as with returnPath: Source. "+
 			"Upgrade OVN to 24.09 or later", w.MissingCapabilities)}
+}
+
+// maxNetworkSubnet is the maximum length of the name of a Subnet in an ExternalNetwork.
+const maxNetworkSubnet = 63
+
+// lastingNetworks returns the networks without generated ones that are about to be deleted.
+func lastingNetworks(w *snapshot.NetworkInput) []snapshot.ExternalNetwork {
+	wanted := GeneratedNetworks(w).Objects
+	return slices.DeleteFunc(slices.Clone(w.ExternalNetworks), func(n snapshot.ExternalNetwork) bool {
+		_, stays := wanted[intent.ObjectKey{Kind: intent.ExternalNetwork, Name: n.Name}]
+		return n.Generated && !stays
+	})
+}
+
+// GeneratedNetworks returns an ExternalNetwork for each Subnet that is an external network only by its label, so that
+// tenants, who can't read Subnets, see which networks exist. It says what the label says; nothing else is decided by it.
+// An operator's ExternalNetwork with the Subnet, or with its name, takes precedence.
+func GeneratedNetworks(w *snapshot.NetworkInput) *intent.Intent {
+	out := intent.New()
+	taken, used := map[string]bool{}, map[string]bool{}
+	for _, n := range w.ExternalNetworks {
+		if n.Generated {
+			continue
+		}
+		used[n.Name] = true
+		for _, s := range n.Subnets {
+			taken[s] = true
+		}
+	}
+	for _, s := range w.LabelledSubnets {
+		if taken[s.Name] || used[s.Name] || len(s.Name) > maxNetworkSubnet {
+			continue
+		}
+		out.AddObject(intent.ObjectKey{Kind: intent.ExternalNetwork, Name: s.Name},
+			intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(ownership.NetworksShard)},
+				&kubedcv1alpha1.ExternalNetworkSpec{
+					Type: kubedcv1.NetworkType(s.Type), Default: s.Default, Subnets: []string{s.Name},
+					Isolation: kubedcv1alpha1.IsolateNone,
+				}), state.Ref{Kind: string(intent.Subnet), Name: s.Name})
+	}
+	return out
 }

@@ -128,3 +128,39 @@ func TestVRFSteering(t *testing.T) {
 		}
 	}
 }
+
+// A labelled Subnet gets an ExternalNetwork that says what the label says, unless an operator has one with the Subnet or
+// with its name. A generated one that is not wanted any more takes no Subnet from others.
+func TestGeneratedNetworks(t *testing.T) {
+	of := func(name string, generated bool, subnets ...string) snapshot.ExternalNetwork {
+		return snapshot.ExternalNetwork{Meta: snapshot.Meta{Name: name}, Generated: generated, Subnets: subnets}
+	}
+	labelled := []snapshot.LabelledSubnet{{Name: "ext-a", Type: "a", Default: true}, {Name: "ext-b", Type: "b"}}
+	for what, c := range map[string]struct {
+		networks []snapshot.ExternalNetwork
+		want     []string
+	}{
+		"none":                        {nil, []string{"ext-a", "ext-b"}},
+		"generated ones":              {[]snapshot.ExternalNetwork{of("ext-a", true, "ext-a")}, []string{"ext-a", "ext-b"}},
+		"an operator's of the subnet": {[]snapshot.ExternalNetwork{of("public", false, "ext-a")}, []string{"ext-b"}},
+		"an operator's of the name":   {[]snapshot.ExternalNetwork{of("ext-a", false, "other")}, []string{"ext-b"}},
+		"both":                        {[]snapshot.ExternalNetwork{of("ext-a", true, "ext-a"), of("public", false, "ext-a")}, []string{"ext-b"}},
+	} {
+		w := &snapshot.NetworkInput{
+			ExternalNetworks: c.networks, LabelledSubnets: labelled,
+			ExternalSubnets: map[string]snapshot.ExternalSubnet{"ext-a": {Subnet: "ext-a", Ready: true}},
+		}
+		var got []string
+		for key := range GeneratedNetworks(w).Objects {
+			got = append(got, key.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, wanted %v", what, got, c.want)
+		}
+		for _, v := range Networks(w) {
+			if v.Object.Name == "public" && !v.Accepted.OK() {
+				t.Errorf("%s: %s", what, v.Accepted.Message)
+			}
+		}
+	}
+}

@@ -311,15 +311,22 @@ func (s *Reconciler) prepareNodes(ctx context.Context, of shard.Shard) (*Work, e
 	return work, err
 }
 
-// prepareNetworks gathers and compiles the status of external networks. Nothing else is written for them.
-func (s *Reconciler) prepareNetworks(ctx context.Context, _ shard.Shard) (*Work, error) {
+// prepareNetworks gathers and compiles the status of external networks, and those that are created from labelled Subnets.
+func (s *Reconciler) prepareNetworks(ctx context.Context, of shard.Shard) (*Work, error) {
 	networks, objects, err := s.Cluster.GatherNetworks(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gather: %w", err)
 	}
 	networks.DefaultReturnPath, networks.MissingCapabilities, networks.ClusterPrefixes = s.Config.DefaultReturnPath,
 		s.NB.MissingCapabilities(), s.Config.ClusterPrefixes
-	return &Work{Verdicts: compile.Networks(networks), statusObjects: objects}, nil
+	want := compile.GeneratedNetworks(networks)
+	if err := want.Err(); err != nil {
+		return nil, fmt.Errorf("compile: %w", err)
+	}
+	work := &Work{Verdicts: compile.Networks(networks), statusObjects: objects, size: len(want.Objects)}
+	work.steps, err = collectSteps(kubernetesStep(state.TryPreparePlan(ctx, kube.NewObjects(s.Cluster, of.Name),
+		want.Objects)))
+	return work, err
 }
 
 func (s *Reconciler) writeStatuses(ctx context.Context, of shard.Shard, work *Work, outcome status.Outcome,

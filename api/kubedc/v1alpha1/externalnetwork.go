@@ -19,8 +19,10 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 
 // ExternalNetwork is a network outside the cluster from which projects get addresses. A Kube-OVN Subnet with the label
-// network.kube-dc.com/external-network-type is an external network too and needs no ExternalNetwork. Create one to
-// configure a network, or to group several subnets under one name.
+// network.kube-dc.com/external-network-type is an external network too: if no ExternalNetwork lists it, the controller
+// creates one with the name of the Subnet, which shows it and follows the labels. Create another one to configure the
+// network, or to group several subnets under one name; or edit the spec of the one that was created, which is yours from
+// then on.
 type ExternalNetwork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 )
@@ -48,15 +49,18 @@ func TrimObject(o any) (any, error) {
 	return object, nil
 }
 
-// trimManagedFields drops managed fields of other managers. Only one fact about others is needed: when Kube-OVN last
-// wrote the status of a Vpc.
+// trimManagedFields drops managed fields of other managers. Two facts about others are needed: when Kube-OVN last wrote
+// the status of a Vpc, and whether anybody has written the spec of an ExternalNetwork.
 func trimManagedFields(object client.Object) {
 	_, isVpc := object.(*Vpc)
+	_, isNetwork := object.(*kubedcv1alpha1.ExternalNetwork)
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range object.GetManagedFields() {
 		switch {
 		case entry.Manager == ownership.FieldManager || entry.Manager == ownership.StatusManager:
 			entry.FieldsV1 = sharedFieldSets.share(entry.FieldsV1)
+			kept = append(kept, entry)
+		case isNetwork: // they tell whether an operator has edited a generated one
 			kept = append(kept, entry)
 		case isVpc && entry.Subresource == "status":
 			entry.FieldsV1 = nil

@@ -23,7 +23,10 @@ func (e *clusterDump) readNetworks(settings snapshot.Config) []clusterstate.Netw
 	for i := range e.nodes.Items {
 		nodes = append(nodes, &e.nodes.Items[i])
 	}
-	out := readSorted(e.networks.Items, func(o *kubedcv1alpha1.ExternalNetwork) clusterstate.Network {
+	own := slices.DeleteFunc(slices.Clone(e.networks.Items), func(n kubedcv1alpha1.ExternalNetwork) bool {
+		return isGeneratedNetwork(&n)
+	})
+	out := readSorted(own, func(o *kubedcv1alpha1.ExternalNetwork) clusterstate.Network {
 		n := clusterstate.Network{
 			Object: readObjectMeta(string(intent.ExternalNetwork), o, o.Status.Conditions), Type: string(o.Spec.Type),
 			Default: o.Spec.Default,

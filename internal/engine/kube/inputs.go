@@ -122,6 +122,9 @@ func (in *Inputs) Add(object client.Object) {
 			in.otherProjects = append(in.otherProjects, o)
 		}
 	case *kubedcv1alpha1.ExternalNetwork:
+		if isGeneratedNetwork(o) {
+			return // the label of its Subnet counts
+		}
 		in.networks = append(in.networks, o)
 	case *corev1.Namespace:
 		in.addNamespace(o)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/shard"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
@@ -27,12 +31,16 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 	if err != nil {
 		return nil, nil, err
 	}
+	if out.LabelledSubnets, err = c.listLabelledSubnets(ctx); err != nil {
+		return nil, nil, err
+	}
 	var judged []client.Object
 	for i := range list.Items {
 		n := &list.Items[i]
 		judged = append(judged, n)
 		network := snapshot.ExternalNetwork{
 			Meta:       readMeta(n.ObjectMeta),
+			Generated:  isGeneratedNetwork(n),
 			Subnets:    n.Spec.Subnets,
 			ReturnPath: snapshot.ReturnPath(n.Spec.ReturnPath),
 		}
@@ -56,6 +64,39 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 		}
 	}
 	return out, judged, nil
+}
+
+// listLabelledSubnets returns the Subnets whose label makes them an external network.
+func (c *Cluster) listLabelledSubnets(ctx context.Context) (out []snapshot.LabelledSubnet, err error) {
+	var list SubnetList
+	if err := c.reader.List(ctx, &list, c.matchIndex(externalIndex, "true")...); err != nil {
+		return nil, fmt.Errorf("list Subnets: %w", err)
+	}
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.DeletionTimestamp == nil {
+			out = append(out, snapshot.LabelledSubnet{
+				Name: s.Name, Type: s.Labels[kubedcv1.ExternalNetworkTypeLabel],
+				Default: s.Labels[kubedcv1.DefaultExternalLabel] == "true",
+			})
+		}
+	}
+	return out, nil
+}
+
+// isGeneratedNetwork reports whether an ExternalNetwork is one that we created from a labelled Subnet. It is no more as
+// soon as anybody else has written to its spec: then it is the operator's, like every other ExternalNetwork. Generated
+// ones decide nothing: the labels of the Subnets do.
+func isGeneratedNetwork(n *kubedcv1alpha1.ExternalNetwork) bool {
+	return ownerShard(n) == ownership.NetworksShard && !hasForeignSpec(n)
+}
+
+// hasForeignSpec reports whether anybody else has written to the spec of an object.
+func hasForeignSpec(o client.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return !isAppliedBy(e, ownership.FieldManager) && e.Subresource == "" && e.FieldsV1 != nil &&
+			bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:spec"`))
+	})
 }
 
 // ListExternalSubnets returns the subnets of external networks with Kube-OVN's address counts.

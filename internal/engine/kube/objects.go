@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ownership"
@@ -54,7 +55,7 @@ func (t *Objects) Observe(ctx context.Context) (intent.Objects, error) {
 }
 
 func (t *Objects) addObserved(set intent.Objects, kind intent.Kind, o client.Object) error {
-	if ownerShard(o) != t.shard {
+	if n, is := o.(*kubedcv1alpha1.ExternalNetwork); ownerShard(o) != t.shard || is && !isGeneratedNetwork(n) {
 		return nil
 	}
 	key := intent.ObjectKey{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}

@@ -54,7 +54,7 @@ var gvkByKind = map[intent.Kind]schema.GroupVersionKind{
 var appliedKinds = []intent.Kind{
 	intent.Namespace, intent.Vpc, intent.Subnet, intent.NetworkAttachment, intent.OvnEip, intent.EIp,
 	intent.OvnSnatRule, intent.OvnFip,
-	intent.Service, intent.EndpointSlice, intent.Backend, intent.NodePath,
+	intent.Service, intent.EndpointSlice, intent.Backend, intent.NodePath, intent.ExternalNetwork,
 }
 
 // optionalKinds are the kinds that the API server may not serve.
@@ -62,7 +62,7 @@ var optionalKinds = []intent.Kind{VMI, intent.Backend}
 
 // writtenKinds are the kinds that we write to, even if only a finalizer or a status.
 var writtenKinds = append([]intent.Kind{
-	intent.Project, intent.FIp, intent.ExternalNetwork, intent.EgressIP,
+	intent.Project, intent.FIp, intent.EgressIP,
 	intent.EgressService, intent.EgressRoute,
 }, appliedKinds...)
 

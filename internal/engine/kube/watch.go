@@ -171,9 +171,18 @@ func (w *eventMapper) handleProject(ctx context.Context, o *kubedcv1.Project, wa
 	}
 }
 
+// decidesNetwork reports whether an ExternalNetwork exists and is not one that only shows a labelled Subnet.
+func decidesNetwork(o client.Object) bool {
+	n, is := o.(*kubedcv1alpha1.ExternalNetwork)
+	return is && n != nil && !isGeneratedNetwork(n)
+}
+
 // handleNetwork enqueues the networks shard. It enqueues all shards when a network is created, deleted or changed.
 func (w *eventMapper) handleNetwork(ctx context.Context, was, is client.Object) {
 	w.enqueue(shard.Networks)
+	if !decidesNetwork(was) && !decidesNetwork(is) {
+		return
+	}
 	w.enqueue(shard.NodePaths)
 	if was == nil || is == nil || was.GetGeneration() != is.GetGeneration() {
 		w.enqueueAllShards(ctx)

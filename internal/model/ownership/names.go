@@ -18,7 +18,7 @@ func OvnFipNames(namespace, name string) []string {
 // Kube-OVN's Subnets.
 func IsReservedVPC(vpc string) bool {
 	switch vpc {
-	case EgressVpc, NodesShard, kubeovn.ManagementVpc, kubeovn.ManagementSubnet, kubeovn.JoinSubnet:
+	case EgressVpc, NodesShard, NetworksShard, kubeovn.ManagementVpc, kubeovn.ManagementSubnet, kubeovn.JoinSubnet:
 		return true
 	default:
 		return false

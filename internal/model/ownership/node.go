@@ -10,6 +10,9 @@ const (
 
 	// NodesShard is the shard of all NodePaths. No project may have a Vpc of this name.
 	NodesShard = "sallyport-nodes"
+	// NetworksShard is the shard of the ExternalNetworks that are created from labelled Subnets. No project may have a
+	// Vpc of this name.
+	NetworksShard = "sallyport-networks"
 
 	// Preferences of ip rules. The kernel's own are 0 (local), 1000 (VRFs) and 32766 (main).
 	NodeRuleToCluster = 990  // packets into the cluster, before the table of a VRF

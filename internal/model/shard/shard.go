@@ -11,7 +11,7 @@ const (
 	OfVPC       Kind = iota // a project's VPC, or the management VPC
 	OfEgress                // all EgressIPs and their addresses
 	OfNodePaths             // the NodePaths of all nodes
-	OfNetworks              // the status of all ExternalNetworks
+	OfNetworks              // the status of all ExternalNetworks, and those created from labelled Subnets
 )
 
 // Shard is one unit. No two have the same name.
@@ -25,7 +25,7 @@ type Shard struct {
 var (
 	Egress    = Shard{OfEgress, ownership.EgressVpc}
 	NodePaths = Shard{OfNodePaths, ownership.NodesShard}
-	Networks  = Shard{OfNetworks, "/networks"} // nothing is labelled with it; no VPC has a slash in its name
+	Networks  = Shard{OfNetworks, ownership.NetworksShard}
 )
 
 // Named returns the shard with a name.

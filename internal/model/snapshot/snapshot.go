@@ -530,6 +530,8 @@ type AddressOwner struct {
 type NetworkInput struct {
 	ExternalNetworks []ExternalNetwork
 	ExternalSubnets  map[string]ExternalSubnet
+	// LabelledSubnets are the Subnets whose label makes them an external network.
+	LabelledSubnets []LabelledSubnet
 	// DefaultReturnPath is the return path mode of networks that do not set one, and MissingCapabilities what OVN lacks
 	// for returnPath Connection.
 	DefaultReturnPath   ReturnPath
@@ -539,10 +541,18 @@ type NetworkInput struct {
 	ClusterPrefixes []netip.Prefix
 }
 
+// LabelledSubnet is a Subnet whose label makes it an external network.
+type LabelledSubnet struct {
+	Name, Type string
+	Default    bool
+}
+
 // ExternalNetwork is an operator's request for an external network.
 type ExternalNetwork struct {
 	Meta
-	Subnets []string
+	// Generated: the controller created it from a labelled Subnet, and nobody has changed its spec.
+	Generated bool
+	Subnets   []string
 	// SharedAddresses are the addresses that all projects can reach, with the namespace that may have each.
 	SharedAddresses map[netip.Addr]string
 	// Malformed is the reason why its selectors are invalid; then it admits nobody.

@@ -116,6 +116,10 @@ var ownerAttacks = []attack{
 		"L12", projectPlanner, "Project with the name of the NodePaths' shard", byReserved,
 		createReservedProject("sallyport", "nodes"),
 	},
+	{
+		"L12", projectPlanner, "Project with the name of the ExternalNetworks' shard", byReserved,
+		createReservedProject("sallyport", "networks"),
+	},
 	{"L12", projectPlanner, "Project with Kube-OVN's own VPC", byReserved, createReservedProject("ovn", "cluster")},
 	{
 		"L12", projectPlanner, "Project with the name of Kube-OVN's own Subnet", byReserved,
