@@ -57,7 +57,7 @@ func (a *Agent) serveInspections(ctx context.Context) error {
 		inspector: &inspector{k, openvswitch.Node{
 			SwitchDir:     a.config.SwitchDir,
 			ControllerDir: a.config.ControllerDir,
-		}}, api: a.api,
+		}, newSendLimiter()}, api: a.api,
 		slots: make(chan struct{}, maxConcurrentAnswers), onError: func(err error) {
 			a.log.Error("failed to answer an Inspection", "error", err)
 		},
@@ -100,10 +100,25 @@ func (*inspectionServer) needsAnswer(o *kubedcv1alpha1.Inspection, before bool) 
 	return o.Status.Time == nil && (!before || time.Since(o.CreationTimestamp.Time) < staleAfter)
 }
 
-// writeAnswer writes the answer. The client may have stopped waiting and deleted the Inspection.
+// writeAnswer writes the answer. If packets are to be counted, it first writes that the node counts, so that the client
+// knows when to send one.
 func (d *inspectionServer) writeAnswer(ctx context.Context, o *kubedcv1alpha1.Inspection) error {
 	next := o.DeepCopy()
+	packets := d.inspector.startCount(ctx, o.Spec.Count)
+	if packets != nil && packets.problem == nil {
+		next.Status.Counting = true
+		if err := d.patchStatus(ctx, o, next); err != nil {
+			packets.counter.Close()
+			return err
+		}
+	}
 	next.Status = d.inspector.answerInspection(ctx, o.Spec)
+	packets.addTo(ctx, &next.Status)
+	return d.patchStatus(ctx, o, next)
+}
+
+// patchStatus writes the status of an Inspection. The client may have stopped waiting and deleted it.
+func (d *inspectionServer) patchStatus(ctx context.Context, o, next *kubedcv1alpha1.Inspection) error {
 	raw, err := client.MergeFrom(o).Data(next)
 	if err != nil {
 		return err

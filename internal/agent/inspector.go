@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubedcv1alpha1 "github.com/sallyport/sallyport/api/kubedc/v1alpha1"
@@ -25,6 +26,7 @@ const answerTimeout = 3 * time.Second
 type inspector struct {
 	kernel  *kernel.Kernel
 	vswitch openvswitch.Node
+	sends   *rate.Limiter // of marked packets
 }
 
 // inspectionAnswer is an answer that several goroutines write to. Each has its own fields, and all may add problems.
@@ -57,6 +59,7 @@ func (i *inspector) answerInspection(ctx context.Context,
 	}
 	wait.Go(func() { i.findConnections(ctx, &out, spec) })
 	wait.Go(func() { i.askPorts(ctx, &out, spec.Ports) })
+	wait.Go(func() { i.sendPacket(ctx, &out, spec.Send) })
 	wait.Wait()
 	out.Interfaces = slices.DeleteFunc(out.Interfaces, func(x kubedcv1alpha1.InterfaceAnswer) bool {
 		return out.podInterfaces[x.Name] && len(x.Addresses) == 0

@@ -227,6 +227,7 @@ var tellFamiliesApart = map[string]string{
 	"internal/engine/kernel/routes.go":     "the kernel has scopes of routes in IPv4",
 	"internal/engine/kernel/rules.go":      "the kernel's numbers of families",
 	"internal/engine/probe/frame.go":       "ARP and neighbour discovery",
+	"internal/engine/probe/marked.go":      "IP and ICMP headers",
 	"internal/engine/probe/packet.go":      "IP and ICMP headers",
 	"internal/engine/probe/port.go":        "a filter for IP headers",
 }

@@ -22,6 +22,7 @@ type traceOptions struct {
 	outputFlags
 	from, namespace, protocol string
 	live, skipNodes, verbose  bool
+	send                      bool
 }
 
 // traceHelp is the long help of trace.
@@ -54,8 +55,18 @@ INIT or a ping. With --no-nodes no packet is sent. With --live, each step is com
 computed (using ovn-trace) and with the state of the nodes. The first hop that
 differs is marked.
 
+With --send, a real packet follows the trace: the agent of the node where packets
+of the client enter puts it into OVN, with the client's address as its source and
+a mark, and the agents of all nodes on the path count it and its reply where they
+enter and leave Open vSwitch: at tunnels, at the pod and at the external network.
+The packet is the first one of a connection: a TCP SYN, which is followed by a
+RST, an SCTP INIT, a ping, or a UDP datagram of 12 bytes, which the program in
+the pod receives. The pod's reply leaves to the client. If the packet is lost,
+one more is sent, because the first packet to a host may be lost while its MAC
+address is resolved. Packets from pods and nodes can't be sent yet.
+
 Exit codes: 0 the packet is delivered or answered; 1 it is not, or the result is
-unknown.`
+unknown, or the packet that was sent did something else.`
 
 func traceCommand() *cobra.Command {
 	var t traceOptions
@@ -66,6 +77,7 @@ func traceCommand() *cobra.Command {
 		Example: `  sallyport trace 203.0.113.9 198.51.100.7:443
   sallyport trace 203.0.113.9 198.51.100.7:53 --proto udp
   sallyport trace 203.0.113.9 198.51.100.7 --proto icmp      # a ping
+  sallyport trace 203.0.113.9 198.51.100.7:443 --send        # and send a packet
   sallyport trace --from pod/web -n acme-shop 192.0.2.1:443  # egress of a pod`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: t.runTrace,
@@ -77,6 +89,7 @@ func traceCommand() *cobra.Command {
 	f.StringVar(&t.from, "from", "", "sender of the packet, as pod/NAME or node/NAME; replaces CLIENT")
 	f.StringVarP(&t.namespace, "namespace", "n", "", "namespace of the pod")
 	f.BoolVar(&t.live, "live", false, "compare each step with OVN's flows and the nodes; requires ovn-trace in PATH")
+	f.BoolVar(&t.send, "send", false, "also send a marked packet, and count it where it passes; requires agents")
 	f.BoolVar(&t.skipNodes, "no-nodes", false, "do not query nodes")
 	f.BoolVarP(&t.verbose, "verbose", "v", false, "print every path in full, and the row of each hop")
 	_ = cmd.RegisterFlagCompletionFunc("proto",
@@ -92,6 +105,9 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 	if t.live && t.surveyPath != "" {
 		return errors.New("--live queries the running OVN and cannot be combined with --survey")
 	}
+	if err := t.checkSend(query); err != nil {
+		return err
+	}
 	done := showProgress(cmd, "reading the cluster")
 	s, err := t.takeSurvey(cmd.Context(), t.surveyScope(query))
 	done()
@@ -103,10 +119,18 @@ func (t *traceOptions) runTrace(cmd *cobra.Command, args []string) error {
 	if t.live {
 		v.compareLive(cmd.Context(), t.config.Southbound)
 	}
+	if t.send {
+		done := showProgress(cmd, "sending a packet")
+		err := t.sendPacket(cmd.Context(), v)
+		done()
+		if err != nil {
+			return err
+		}
+	}
 	if err := t.printResult(cmd, v, v.printText); err != nil {
 		return err
 	}
-	if !v.Delivered {
+	if !v.Delivered || v.Sent != nil && !v.Sent.Agrees {
 		return exitStatus(1)
 	}
 	return nil

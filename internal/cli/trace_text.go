@@ -19,6 +19,7 @@ type traceResult struct {
 	Paths       []tracedPath               `json:"ways"`
 	Unread      []clusterstate.ReadFailure `json:"unread,omitempty"`
 	LiveSummary []string                   `json:"live,omitempty"` // result of --live
+	Sent        *sentResult                `json:"sent,omitempty"` // result of --send
 
 	verbose bool
 }
@@ -57,6 +58,9 @@ func (v *traceResult) printText(w io.Writer, i colorizer) error {
 	}
 	if len(v.LiveSummary) > 0 {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(v.LiveSummary, "\n"))
+	}
+	if v.Sent != nil {
+		return v.Sent.printText(w, i)
 	}
 	return nil
 }

@@ -64,6 +64,79 @@ type InspectionSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Ports []PortQuestion `json:"ports,omitempty"`
+
+	// The marked packet to count where it enters and leaves Open vSwitch on this node.
+	// +optional
+	Count *CountQuestion `json:"count,omitempty"`
+
+	// The marked packet to send into OVN, as if it arrived on an external network.
+	// +optional
+	Send *SendQuestion `json:"send,omitempty"`
+}
+
+// CountQuestion asks to count a packet that an agent sends, and the reply to it. They are recognized by a mark: the
+// sequence number of a TCP SYN, the initiate tag of an SCTP INIT, or a part of the payload. Other packets are not counted.
+type CountQuestion struct {
+	// The mark.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
+	Mark int64 `json:"mark"`
+
+	// For how long to count, in seconds, from when status.counting is set.
+	// +optional
+	// +kubebuilder:default=4
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	Seconds int32 `json:"seconds,omitempty"`
+}
+
+// SendQuestion asks to send the first packet of a connection into OVN, as if it arrived on an external network: a TCP
+// SYN, an SCTP INIT, an ICMP echo request, or a UDP datagram. The agent builds it, sends it once, and ends a TCP
+// connection with a RST. It does not go to the wire of the network.
+type SendQuestion struct {
+	// The logical switch port of type localnet at which the packet enters. The node must have it.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	LogicalPort string `json:"logicalPort"`
+
+	// The VLAN of that port. 0: untagged.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4094
+	Vlan int32 `json:"vlan,omitempty"`
+
+	// The MAC address that answers for the destination on the network.
+	// +kubebuilder:validation:MaxLength=17
+	MAC string `json:"mac"`
+
+	// The source address of the packet.
+	// +kubebuilder:validation:MaxLength=45
+	From string `json:"from"`
+
+	// The source port. 0 for icmp.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	FromPort int32 `json:"fromPort,omitempty"`
+
+	// The destination address of the packet.
+	// +kubebuilder:validation:MaxLength=45
+	To string `json:"to"`
+
+	// The destination port. 0 for icmp.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+
+	// The protocol.
+	// +kubebuilder:validation:Enum=tcp;udp;sctp;icmp
+	Protocol string `json:"protocol"`
+
+	// The mark of the packet.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
+	Mark int64 `json:"mark"`
 }
 
 // PortQuestion asks whether a pod answers on a port. The agent sends the first packet of a connection on the node's end
@@ -188,6 +261,19 @@ type InspectionStatus struct {
 	// +listType=atomic
 	Ports []PortAnswer `json:"ports,omitempty"`
 
+	// Set when the node begins to count, before the answer.
+	// +optional
+	Counting bool `json:"counting,omitempty"`
+
+	// Where the marked packet and its reply were seen, in the order in which they were.
+	// +optional
+	// +listType=atomic
+	Packets []PacketAnswer `json:"packets,omitempty"`
+
+	// Whether the marked packet was sent.
+	// +optional
+	Sent *SendAnswer `json:"sent,omitempty"`
+
 	// The state of Open vSwitch and ovn-controller.
 	// +optional
 	Switch SwitchAnswer `json:"switch,omitzero"`
@@ -298,6 +384,43 @@ type PortAnswer struct {
 	// +optional
 	Result string `json:"result,omitempty"`
 	// Why the pod was not asked.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+}
+
+// Places of a PacketAnswer.
+const (
+	PacketAtPod    = "Pod"
+	PacketOnWire   = "Wire"
+	PacketInTunnel = "Tunnel"
+)
+
+// PacketAnswer is a place where a marked packet or its reply was seen.
+type PacketAnswer struct {
+	// The place: Pod (the interface of a pod), Wire (an interface of a provider network), or Tunnel (between nodes).
+	Place string `json:"place"`
+	// The logical switch port of the pod.
+	// +optional
+	LogicalPort string `json:"logicalPort,omitempty"`
+	// The provider network.
+	// +optional
+	Network string `json:"network,omitempty"`
+	// Whether Open vSwitch sent it there. Otherwise it came from there.
+	// +optional
+	Outgoing bool `json:"outgoing,omitempty"`
+	// What it is: Request, Reply, or Refusal, such as a TCP RST or an ICMP error.
+	Kind string `json:"kind"`
+	// The source address and port.
+	Source string `json:"source"`
+	// The destination address and port.
+	Destination string `json:"destination"`
+	// How often it was seen.
+	Count int32 `json:"count"`
+}
+
+// SendAnswer tells whether a packet was sent.
+type SendAnswer struct {
+	// Why it was not sent. Empty: it was.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }

@@ -71,7 +71,7 @@ func (f firstPacket) build() []byte {
 	case "tcp":
 		return f.buildFrame(f.buildTCP(tcpSYN, anyNumber))
 	case "udp":
-		return f.buildFrame(f.addChecksum(f.appendPorts(nil, 0, udpHeaderLength, 0, 0), 6))
+		return f.buildFrame(f.addChecksum(f.buildPorts(0, udpHeaderLength, 0, 0), 6))
 	case "sctp":
 		return f.buildFrame(f.buildInit())
 	}
@@ -86,21 +86,25 @@ func (f firstPacket) build() []byte {
 // buildReset returns the frame that ends a TCP connection that the pod accepted.
 func (f firstPacket) buildReset() []byte { return f.buildFrame(f.buildTCP(tcpRST, anyNumber+1)) }
 
-// appendPorts appends both ports and further bytes.
-func (f firstPacket) appendPorts(to []byte, more ...byte) []byte {
-	to = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(to, f.port), f.To.Port())
-	return append(to, more...)
+// buildPorts returns both ports and further bytes.
+func (f firstPacket) buildPorts(more ...byte) []byte {
+	out := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, f.port), f.To.Port())
+	return append(out, more...)
 }
 
 func (f firstPacket) buildTCP(flags byte, sequence uint32) []byte {
-	out := binary.BigEndian.AppendUint32(f.appendPorts(nil), sequence)
+	out := binary.BigEndian.AppendUint32(f.buildPorts(), sequence)
 	return f.addChecksum(append(out, 0, 0, 0, 0, tcpHeaderLength/4<<4, flags, 0xff, 0xff, 0, 0, 0, 0), 16)
 }
 
 // buildInit returns an INIT chunk for one stream in each direction. The checksum of SCTP is a CRC, in little endian.
-func (f firstPacket) buildInit() []byte {
-	out := f.appendPorts(nil, 0, 0, 0, 0, 0, 0, 0, 0, sctpInit, 0, 0, 20, 0, 0, 0x5a, 0x11, 0, 0, 0xff, 0xff, 0, 1, 0, 1,
-		0, 0, 0x5a, 0x11)
+func (f firstPacket) buildInit() []byte { return f.buildInitWith(anyNumber) }
+
+// buildInitWith returns an INIT chunk with an initiate tag.
+func (f firstPacket) buildInitWith(tag uint32) []byte {
+	out := f.buildPorts(0, 0, 0, 0, 0, 0, 0, 0, sctpInit, 0, 0, 20)
+	out = binary.BigEndian.AppendUint32(out, tag)
+	out = append(out, 0, 0, 0xff, 0xff, 0, 1, 0, 1, 0, 0, 0x5a, 0x11)
 	binary.LittleEndian.PutUint32(out[8:], crc32.Checksum(out, crc32.MakeTable(crc32.Castagnoli)))
 	return out
 }

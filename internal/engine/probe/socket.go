@@ -73,7 +73,8 @@ func openSocketFor(name string, filter []bpf.Instruction) (*packetSocket, error)
 	return s, nil
 }
 
-func (s *packetSocket) configureSocket(fd int, filter []bpf.Instruction) error {
+// attachFilter makes a socket receive only what a filter accepts.
+func attachFilter(fd int, filter []bpf.Instruction) error {
 	program, err := bpf.Assemble(filter)
 	if err != nil {
 		return err
@@ -83,8 +84,12 @@ func (s *packetSocket) configureSocket(fd int, filter []bpf.Instruction) error {
 		raw[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
 	//nolint:gosec // a constant length
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-		&unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]}); err != nil {
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(raw)), Filter: &raw[0]})
+}
+
+func (s *packetSocket) configureSocket(fd int, filter []bpf.Instruction) error {
+	if err := attachFilter(fd, filter); err != nil {
 		return err
 	}
 	group := &unix.PacketMreq{Ifindex: int32(s.to.Ifindex), Type: unix.PACKET_MR_MULTICAST, Alen: uint16(len(allNodesMAC))} //nolint:gosec // of the kernel

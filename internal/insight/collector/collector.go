@@ -106,6 +106,13 @@ func (o *Collector) Collect(ctx context.Context, scope Scope) *clusterstate.Stat
 	return &shown
 }
 
+// SendPacket makes a node send a marked packet that others count. All texts are escaped for a terminal.
+func (o *Collector) SendPacket(ctx context.Context, send kubedcv1alpha1.SendQuestion, from string, counting []string,
+) ([]clusterstate.PacketSighting, error) {
+	seen, err := o.cluster.SendPacket(ctx, send, from, counting)
+	return clusterstate.EscapeControlChars(seen), err
+}
+
 // collectFollowUps adds what depends on the state read so far: selected shards, and the inspections of nodes.
 func (o *Collector) collectFollowUps(ctx context.Context, scope Scope, out *clusterstate.State) {
 	var group sync.WaitGroup

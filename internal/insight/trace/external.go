@@ -147,6 +147,12 @@ func (w *traceRun) deliverOnNetwork(on *logicalSwitch, f packet) transition {
 	if wrong, off := w.checkBridgeMapping(on, o.chassis); off {
 		return wrong
 	}
+	if node := w.nodeOfChassis(o.chassis); w.entry == nil && node != "" {
+		w.entry = &Entry{
+			Node: node, Network: w.networkName(on), LogicalPort: on.localnetPort.Name, VLAN: on.localnetPort.Tag,
+			MAC: o.mac.String(),
+		}
+	}
 	f.chassis, f.EthDestination, f.EthSource = o.chassis, o.mac, externalMAC
 	return transition{toSwitch: on.localnetPort, packet: f}
 }
@@ -191,7 +197,7 @@ func (w *traceRun) sendOnWire(on *logicalSwitch, f packet) transition {
 	if wrong, off := w.checkBridgeMapping(on, f.chassis); off {
 		return wrong
 	}
-	w.exitSwitch = on
+	w.exitSwitch, w.exitChassis = on, f.chassis
 	w.notePassed(w.networkRef(on), subnetRef(on.Name))
 	gateway := on.gatewayFor(f.Destination)
 	if f.nextHop == gateway || on.isGateway(f.nextHop) {

@@ -23,6 +23,8 @@ type traceRun struct {
 	silent           bool           // record no hops
 	exhaustedChassis string         // the chassis that reached maxRecirculations
 	exitSwitch       *logicalSwitch // the network through which the last packet left
+	exitChassis      string         // the chassis that sent it
+	entry            *Entry         // where the first packet entered
 	foreignPolicies  []state.Ref    // owners of policies of unknown origin that rerouted it
 }
 

@@ -63,6 +63,9 @@ type Path struct {
 	Caveats []string `json:"doubts,omitempty"`
 	// Target is the port of the pod that gets the packet, for asking its node; nil: no pod gets it.
 	Target *Target `json:"-"`
+	// Entry is where a packet from outside enters OVN, and Exit where the last packet left it. Nil: nowhere.
+	Entry *Entry `json:"-"`
+	Exit  *Exit  `json:"-"`
 	// Steps lists the datapaths passed, for comparison with ovn-trace.
 	Steps []DatapathStep `json:"-"`
 }
@@ -178,7 +181,9 @@ func (t *Tracer) tracePath(q Query, chosen *choices) Path {
 	}
 	if w.exitSwitch != nil {
 		out.Network = w.networkRef(w.exitSwitch).Name
+		out.Exit = &Exit{Node: w.nodeOfChassis(w.exitChassis), Network: w.exitSwitch.localnetPort.Localnet}
 	}
+	out.Entry = w.entry
 	out.Caveats, out.PassedRefs = w.caveats, w.passedRefs
 	if out.Verdict == Delivered && end.kind == outcomeDelivered {
 		out.Target = w.targetOf(end)
@@ -440,13 +445,13 @@ func (w *traceRun) exitNetworkRefs() []state.Ref {
 // traceNextPacket sends one more request packet: packets of an established connection take other flows than the first
 // one.
 func (w *traceRun) traceNextPacket(out *Path, first origin, end outcome) {
-	left := w.exitSwitch
+	left, by := w.exitSwitch, w.exitChassis
 	f := first.packet
 	if f.Protocol == match.TCP {
 		f.TCPFlags = match.ACK
 	}
 	third := w.followPacket(w.resendPacket(origin{first.switchPort, f}))
-	w.exitSwitch = left
+	w.exitSwitch, w.exitChassis = left, by
 	if third.kind == end.kind && third.switchPort == end.switchPort {
 		return
 	}

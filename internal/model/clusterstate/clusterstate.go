@@ -383,6 +383,18 @@ type NodeInspection struct {
 	Switch     OpenVSwitch
 }
 
+// PacketSighting is a place where a marked packet, or the reply to it, was seen.
+type PacketSighting struct {
+	Node                string
+	Place               string // of PacketAnswer: Pod, Wire or Tunnel
+	LogicalPort         string // of the pod
+	Network             string // the provider network
+	Outgoing            bool   // Open vSwitch sent it there
+	Kind                string // Request, Reply or Refusal
+	Source, Destination netip.AddrPort
+	Count               int
+}
+
 // Interface is an interface of a node.
 type Interface struct {
 	Name      string

@@ -52,7 +52,26 @@ var heldAttacks = []attack{
 		run: expectRefused(harness.TryList("secrets", "kube-system"), "cannot list resource",
 			harness.TryList("nodepaths", "")),
 	},
+	{
+		by: nodeAgent, what: "make a node send a packet", stoppedBy: "RBAC of the agent",
+		run: expectRefused(harness.TryCreate("inspections//sent", sendInspection), "cannot create",
+			harness.TryList("inspections", "")),
+	},
+	{
+		by: tenantOwner, what: "make a node send a packet", stoppedBy: "RBAC: operators only",
+		run: expectRefused(harness.TryCreate("inspections//sent", sendInspection), "cannot create",
+			harness.TryList("eips", "evil-x")),
+	},
+	{
+		by: tenantOwner, what: "count packets on a node", stoppedBy: "RBAC: operators only",
+		run: expectRefused(harness.TryCreate("inspections//counted", "{spec: {node: node1, count: {mark: 7}}}"),
+			"cannot create", harness.TryList("eips", "evil-x")),
+	},
 }
+
+// sendInspection asks a node to send a packet.
+const sendInspection = "{spec: {node: node1, send: {logicalPort: localnet.ext-public, mac: '00:00:00:00:00:01', " +
+	"from: 91.224.11.9, to: 91.224.11.10, protocol: tcp, port: 80, mark: 7}}}"
 
 func eipManifest(namespace, name, spec string) string {
 	return fmt.Sprintf("{apiVersion: kube-dc.com/v1, kind: EIp, metadata: {name: %s, namespace: %s}, spec: %s}", name,

@@ -349,7 +349,7 @@ func (r *docReader) followNight(t *testing.T, page []harness.CodeBlock) {
 		page[i].Text = strings.ReplaceAll(page[i].Text, "198.51.100.14:443",
 			r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP")+":80")
 	}
-	harness.ExpectContains(t, r.runBlocks(t, page), "Answered", "nothing is wrong")
+	harness.ExpectContains(t, r.runBlocks(t, page), "Answered", "As traced", "nothing is wrong")
 	r.runAt(t, "router-ext-public", "ip", "link", "set", "lan", "down")
 	lost := r.runBlocks(t, []harness.CodeBlock{{Text: strings.TrimSpace(page[0].Text) + " || echo no answer\n"}})
 	found := r.runBlocks(t, []harness.CodeBlock{{Text: "sallyport doctor || true\n"}})

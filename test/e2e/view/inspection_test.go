@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -65,6 +66,7 @@ func TestViewInspection(t *testing.T) {
 	t.Run("connections", q.checkConnections)
 	t.Run("switch", q.checkSwitch)
 	t.Run("ports", q.checkPorts)
+	t.Run("send", q.checkSentPackets)
 	t.Run("rights", q.checkRights)
 	t.Run("time", q.checkResponseTime)
 }
@@ -369,6 +371,62 @@ func (q *inspectionFixture) checkPorts(t *testing.T) {
 			(got.Problem != "") != (c.problem != "") {
 			t.Errorf("%s: %+v, wanted %q, %q", c.what, got, c.result, c.problem)
 		}
+	}
+}
+
+// checkSentPackets sends packets into OVN. What is not an external network of the node is refused, as are packets that are
+// not from host to host, and more packets than a node sends.
+func (q *inspectionFixture) checkSentPackets(t *testing.T) {
+	q.CreateOrganization(t, "sends")
+	q.CreateProject(t, "sends", "web", "10.41.0.0/24", "cloud")
+	holder := q.RunSbctl(t, "--columns=chassis", "find", "port_binding", "logical_port=cr-sends-web-ext-cloud")
+	node := q.RunSbctl(t, "--columns=hostname", "list", "chassis", holder)
+	good := kubedcv1alpha1.SendQuestion{
+		LogicalPort: "localnet.ext-cloud", MAC: "00:00:00:5e:00:07", From: harness.InternetAddress, To: "100.65.77.77",
+		FromPort: 50000, Port: 80, Protocol: "udp", Mark: 7,
+	}
+	send := func(change func(*kubedcv1alpha1.SendQuestion)) string {
+		question := good
+		change(&question)
+		status, _ := q.inspectNode(t, kubedcv1alpha1.InspectionSpec{Node: node, Send: &question})
+		if status.Sent == nil {
+			t.Fatalf("%+v: no answer, problems %q", question, status.Problems)
+		}
+		return status.Sent.Problem
+	}
+	for _, c := range []struct {
+		what, problem string
+		change        func(*kubedcv1alpha1.SendQuestion)
+	}{
+		{"a packet", "", func(*kubedcv1alpha1.SendQuestion) {}},
+		{"at a pod", "no patch port", func(s *kubedcv1alpha1.SendQuestion) { s.LogicalPort = "open.default" }},
+		{"at the node", "no patch port", func(s *kubedcv1alpha1.SendQuestion) { s.LogicalPort = "node-node1" }},
+		{"at an interface", "no patch port", func(s *kubedcv1alpha1.SendQuestion) { s.LogicalPort = "ext-cloud" }},
+		{"to many", "not allowed", func(s *kubedcv1alpha1.SendQuestion) { s.To = "224.0.0.1" }},
+		{"to all", "not allowed", func(s *kubedcv1alpha1.SendQuestion) { s.To = "255.255.255.255" }},
+		{"to the node itself", "not allowed", func(s *kubedcv1alpha1.SendQuestion) { s.To = "127.0.0.1" }},
+		{"to all stations", "not the MAC address", func(s *kubedcv1alpha1.SendQuestion) { s.MAC = "ff:ff:ff:ff:ff:ff" }},
+	} {
+		if got := send(c.change); !strings.Contains(got, c.problem) || (got != "") != (c.problem != "") {
+			t.Errorf("%s: %q, wanted %q", c.what, got, c.problem)
+		}
+	}
+	// All at once: a node sends eight, and one more per second.
+	const many = 24
+	problems := make([]string, many)
+	var group sync.WaitGroup
+	for i := range many {
+		group.Go(func() { problems[i] = send(func(*kubedcv1alpha1.SendQuestion) {}) })
+	}
+	group.Wait()
+	refused := 0
+	for _, p := range problems {
+		if strings.Contains(p, "at most one packet per 1s") {
+			refused++
+		}
+	}
+	if refused == 0 || refused == many {
+		t.Errorf("of %d packets that were asked for at once, %d were refused", many, refused)
 	}
 }
 

@@ -148,7 +148,9 @@ func TestDay4Verdicts(t *testing.T) {
 		})
 	}
 	w.expectDoctorClean(t)
-	item.AddFigure("%d of %d wrong or missing verdicts are right; trace --send does not exist", right, tried)
+	item.AddFigure("%d of %d wrong or missing verdicts are right", right, tried)
+	w.checkSend(t).addFigure(item)
+	item.AddFigure("a flow of a node that drops the packet: %s", w.checkBrokenHop(t))
 }
 
 // checkVerdict runs the commands of a situation.
