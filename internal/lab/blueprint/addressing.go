@@ -36,6 +36,14 @@ func (b Blueprint) JoinRange() netip.Prefix { return given(b.Join, join) }
 // ServiceRange has the cluster's Services.
 func (b Blueprint) ServiceRange() netip.Prefix { return given(b.Services, services) }
 
+// ServiceRanges is ServiceRange, and the range of the other family if there is one, as Kubernetes and Kube-OVN take them.
+func (b Blueprint) ServiceRanges() string {
+	if b.Services6.IsValid() {
+		return b.ServiceRange().String() + "," + b.Services6.String()
+	}
+	return b.ServiceRange().String()
+}
+
 func given(p, otherwise netip.Prefix) netip.Prefix {
 	if p.IsValid() {
 		return p

@@ -34,12 +34,16 @@ type Blueprint struct {
 	Pods     netip.Prefix `json:"pods"`
 	Join     netip.Prefix `json:"join"`
 	Services netip.Prefix `json:"services"`
+	// Services6 are the IPv6 addresses of Services. Invalid: Services have IPv4 only.
+	Services6 netip.Prefix `json:"services6"`
 }
 
 // Network is an external network with its router, a client behind the router and a neighbour on the wire.
 type Network struct {
 	Name     string         `json:"name"`
 	Prefixes []netip.Prefix `json:"prefixes"`
+	// IPv4Subnet leaves IPv6 out of Kube-OVN's Subnet: the wire has both families, and Kube-OVN knows one.
+	IPv4Subnet bool `json:"ipv4Subnet"`
 	// Default marks the network that projects use when they name none. Without a mark it is the last one.
 	Default bool `json:"default"`
 	// VLAN is the tag of the network's packets on the nodes' bridges; 0: none. The wire itself is an access port.
@@ -235,6 +239,9 @@ func (b Blueprint) ownRanges() (claims []claim, errs []error) {
 		{b.PodRange(), "Kube-OVN's default subnet"},
 		{b.JoinRange(), "Kube-OVN's join subnet"},
 		{b.ServiceRange(), "the cluster's Services"},
+	}
+	if b.Services6.IsValid() {
+		all = append(all, claim{b.Services6, "the cluster's Services"})
 	}
 	for _, a := range InternetAddresses() {
 		all = append(all, claim{netip.PrefixFrom(a, a.BitLen()), "the internet host"})

@@ -30,10 +30,12 @@ type Cluster struct {
 	Processes *proc.Table
 	State     string
 	CA        *pki.Authority
-	Address   netip.Addr    // where nodes find the API server
-	Services  netip.Prefix  // the addresses of Services
-	Grace     time.Duration // how long a node may be silent before it is NotReady
-	Reachable bool          // the Service "kubernetes" leads pods to the API server
+	Address   netip.Addr   // where nodes find the API server
+	Services  netip.Prefix // the addresses of Services
+	// ServiceRanges are these, and those of the other family if there are any.
+	ServiceRanges string
+	Grace         time.Duration // how long a node may be silent before it is NotReady
+	Reachable     bool          // the Service "kubernetes" leads pods to the API server
 
 	admin    pki.Files
 	issuing  sync.Mutex
@@ -79,7 +81,7 @@ func (c *Cluster) StartAPI(ctx context.Context) error {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.CA.Path("service-accounts.key"),
 		"--service-account-signing-key-file="+c.CA.Path("service-accounts.key"), "--authorization-mode=Node,RBAC",
-		"--service-cluster-ip-range="+c.Services.String(), "--allow-privileged=true", "--profiling=false"); err != nil {
+		"--service-cluster-ip-range="+c.ServiceRanges, "--allow-privileged=true", "--profiling=false"); err != nil {
 		return err
 	}
 	return c.waitReady(ctx)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,7 @@ func (c *Cluster) StartKubeOVN(k KubeOVN) error {
 			"--ovn-sb-addr=" + k.SB,
 			"--default-cidr=" + k.Blueprint.PodRange().String(), "--default-gateway=" + first(k.Blueprint.PodRange()),
 			"--node-switch-cidr=" + k.Blueprint.JoinRange().String(),
-			"--service-cluster-ip-range=" + k.Blueprint.ServiceRange().String(),
+			"--service-cluster-ip-range=" + k.Blueprint.ServiceRanges(),
 			"--network-type=geneve", "--default-gateway-check=false",
 			"--enable-lb=true", "--enable-np=true", "--enable-eip-snat=true",
 			// without it, it deletes logical routers and switches that are no Vpc and no Subnet
@@ -160,11 +161,12 @@ func (k KubeOVN) objects() string {
 
 func networkObjects(n *blueprint.Network, isDefault bool) string {
 	var prefixes, gateways, reserved []string
-	protocol := map[bool]string{true: "IPv4", false: "IPv6"}[n.Prefixes[0].Addr().Is4()]
-	if len(n.Prefixes) == 2 {
+	known := slices.DeleteFunc(slices.Clone(n.Prefixes), func(p netip.Prefix) bool { return n.IPv4Subnet && !p.Addr().Is4() })
+	protocol := map[bool]string{true: "IPv4", false: "IPv6"}[known[0].Addr().Is4()]
+	if len(known) == 2 {
 		protocol = "Dual"
 	}
-	for _, p := range n.Prefixes {
+	for _, p := range known {
 		prefixes = append(prefixes, p.String())
 		gateways = append(gateways, first(p))
 		reserved = append(reserved, fmt.Sprintf("%q", n.ReservedRange(p)))

@@ -285,7 +285,7 @@ func (n *Node) StartNetwork(ctx context.Context) error {
 	}
 	p, err := n.start("kube-ovn-daemon", []string{
 		"kube-ovn-daemon", "--kubeconfig=" + n.NetworkConfig, "--ovs-socket=/run/openvswitch/db.sock",
-		"--bind-socket=" + networkSocket, "--service-cluster-ip-range=" + n.Blueprint.ServiceRange().String(),
+		"--bind-socket=" + networkSocket, "--service-cluster-ip-range=" + n.Blueprint.ServiceRanges(),
 		"--iface=br-phy", "--network-type=geneve", "--encap-checksum=false", "--mtu=1400",
 		"--external-gateway-switch=" + external, "--logtostderr=true",
 	}, "KUBECONFIG="+n.NetworkConfig, "KUBE_NODE_NAME="+n.Name, "POD_IP="+address, "POD_IPS="+address,
