@@ -14,6 +14,9 @@ import (
 
 // allocateEIP chooses the subnet for an EIp's address, and returns what the EIp still waits for.
 func (c *compiler) allocateEIP(e *eip, asked map[netip.Addr]*eip) (accepted, resolved, waiting intent.Finding) {
+	if c.isSecond(e) {
+		return c.allocateSecond(e, asked)
+	}
 	e.ovnEipName = c.ovnEipName(e)
 	have := c.w.Engine.OvnEips[e.ovnEipName]
 	if e.StatusAddress.IsValid() && c.hasLostAddress(e, asked) {

@@ -18,13 +18,13 @@ import (
 // Traffic between pods does not come from the router, and its destination is the project's own prefix.
 func (c *compiler) emitAllowLists() {
 	p := c.project
-	if !p.isActive() || c.w.Management != nil || len(c.projectFamilies()) == 0 {
+	if !p.isActive() || c.w.Management != nil || len(c.connectedFamilies()) == 0 {
 		return
 	}
 	p.partly = firstProblem(checkAllowList(p.IngressAllowList, "ingress"), checkAllowList(p.EgressAllowList, "egress"))
 	restricts := func(f ipfamily.Family) bool { return p.IngressAllowList.Restricts(f) || p.EgressAllowList.Restricts(f) }
 	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] ||
-		!slices.ContainsFunc(c.projectFamilies(), restricts) {
+		!slices.ContainsFunc(c.connectedFamilies(), restricts) {
 		return
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, p.ref()) }
@@ -36,7 +36,7 @@ func (c *compiler) emitAllowLists() {
 			Match: match.All(match.InPort(c.routerSwitchPort()), match.IP()).String(),
 		})
 	}
-	for _, f := range c.projectFamilies() {
+	for _, f := range c.connectedFamilies() {
 		if p.IngressAllowList.Restricts(f) {
 			c.emitIngressACLs(f, group, returnPorts, row)
 		}
@@ -111,6 +111,7 @@ func (c *compiler) projectExternalIPs() (out []netip.Prefix) {
 	}
 	for _, x := range c.usedExternals() {
 		add(c.w.Engine.OvnEips[c.externalPortName(x.Subnet)].Address)
+		add(c.secondNetwork(x).Addr())
 	}
 	for _, e := range c.eips {
 		if e.isWanted() {

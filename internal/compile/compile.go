@@ -159,7 +159,9 @@ func (c *compiler) buildVerdicts() []intent.Verdict {
 		out = append(out, f.buildVerdict(c))
 	}
 	for _, s := range c.services {
-		out = append(out, s.buildVerdict(c))
+		if s.first == nil {
+			out = append(out, s.buildVerdict(c))
+		}
 	}
 	for _, d := range c.egressPolicies {
 		if d.service == nil {

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -33,6 +34,7 @@ func (c *compiler) emitDefaultEgress() {
 		p.defaultNetwork.Gateway), p.ref())
 	c.emitRouterPolicy(c.onLinkPolicy(ownership.DefaultEgressOnLink, p.defaultNetwork.Family(),
 		match.To(match.Prefix(p.defaultNetwork.Prefix.Masked()))), p.ref())
+	c.emitSecondEgress()
 }
 
 // isPortReady reports whether the router's port on an external subnet has its address.
@@ -111,12 +113,18 @@ func (c *compiler) emitOnLinkPort(f ipfamily.Family) {
 		return // the router does not exist yet
 	}
 	name, by := ownership.OnLinkLoopbackPort(c.w.Shard), c.project.ref()
-	c.out.AddRow(c.w.Shard, intent.LogicalRouterPort{
+	port := intent.LogicalRouterPort{
 		Name: name, MAC: intent.DeriveMAC(name), Network: internalByFamily[f].onLinkNetwork, Peer: name, RouteTable: "onlink",
-	}, by)
-	c.out.AddRow(c.w.Shard, intent.StaticMACBinding{
-		Port: name, Address: internalByFamily[f].onLinkNextHop, MAC: intent.DeriveMAC(name),
-	}, by)
+	}
+	nextHops := []netip.Addr{internalByFamily[f].onLinkNextHop}
+	if x := c.secondDefault(); x != nil {
+		port.SecondNetwork = internalByFamily[x.Family()].onLinkNetwork
+		nextHops = append(nextHops, internalByFamily[x.Family()].onLinkNextHop)
+	}
+	c.out.AddRow(c.w.Shard, port, by)
+	for _, a := range nextHops {
+		c.out.AddRow(c.w.Shard, intent.StaticMACBinding{Port: name, Address: a, MAC: intent.DeriveMAC(name)}, by)
+	}
 }
 
 // onLinkPolicy returns a policy that sends pods' packets to hosts on a connected prefix directly, not to a gateway. It

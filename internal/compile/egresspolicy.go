@@ -170,6 +170,9 @@ func (c *compiler) resolveEgressService(b egressServiceRequest) *vpcEgressPolicy
 		return d
 	}
 	s := c.services[i]
+	if s.isSecond {
+		d.resolved = c.checkSecondService(&service{Service: s.Service, isSecond: true})
+	}
 	if !s.isWanted() {
 		d.waiting = intent.Finding{
 			Reason:  intent.WaitingForEIp,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 	"github.com/sallyport/sallyport/internal/model/state"
@@ -55,6 +56,10 @@ func (c *compiler) allocateEIPs() {
 			c.eipCount[e.Namespace]++
 		}
 		switch {
+		case c.isSecond(e) && e.isWanted():
+			e.tolerated = c.checkStillAllowed(e.external, e.Namespace)
+		case c.isSecond(e):
+			e.address = netip.Addr{}
 		case e.ExistingOvnEip != "":
 		case e.isWanted() && !c.failedWithoutAddress(e.ovnEipName):
 			e.tolerated = c.checkStillAllowed(e.external, e.Namespace)
@@ -118,10 +123,14 @@ func (c *compiler) emitDefaultEIP() {
 type addressSource struct {
 	Type, Child string
 	Address     netip.Addr
+	Family      ipfamily.Family // zero: the default
 }
 
 func (s addressSource) buildSpec() map[string]string {
 	out := map[string]string{"externalNetworkType": s.Type, "childRef": s.Child}
+	if s.Family != 0 {
+		out["ipFamily"] = s.Family.String()
+	}
 	if s.Address.IsValid() {
 		out["ipAddress"] = s.Address.String()
 	}
@@ -134,7 +143,7 @@ func (s addressSource) buildSpec() map[string]string {
 func (c *compiler) emitEIP(key intent.ObjectKey, from addressSource, by state.Ref) {
 	have := c.eipsByKey[key]
 	if have != nil && c.w.Engine.OwnedObjects[key] &&
-		from != (addressSource{have.Type, have.ExistingOvnEip, have.Address}) {
+		from != (addressSource{have.Type, have.ExistingOvnEip, have.Address, have.Family}) {
 		return
 	}
 	o := intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, from.buildSpec())
@@ -190,7 +199,7 @@ func (c *compiler) ovnEipName(e *eip) string {
 	if e.ExistingOvnEip != "" {
 		return e.ExistingOvnEip
 	}
-	return e.ownOvnEipName
+	return e.ownOvnEipName // an EIp of the second family has none
 }
 
 // nameOvnEips chooses the name of each EIp's OvnEip. An existing OvnEip keeps its name. The others get the usual name
@@ -198,7 +207,7 @@ func (c *compiler) ovnEipName(e *eip) string {
 func (c *compiler) nameOvnEips() {
 	taken := map[string]bool{}
 	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool {
-		return e.ExistingOvnEip != "" || e.ownOvnEipName != ""
+		return e.ExistingOvnEip != "" || e.ownOvnEipName != "" || c.isSecond(e)
 	})
 	for _, e := range unnamed {
 		for _, name := range ownership.OvnEipNames(e.Namespace, e.Name) {

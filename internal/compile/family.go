@@ -100,12 +100,24 @@ func (c *compiler) projectFamilies() []ipfamily.Family {
 	})
 }
 
+// connectedFamilies returns the families in which the project's pods have a way to the outside or may get one.
+func (c *compiler) connectedFamilies() []ipfamily.Family {
+	out := c.projectFamilies()
+	if x := c.project.defaultNetwork; x != nil && x.Second != nil && c.project.prefixOn(x.Second).IsValid() &&
+		!slices.Contains(out, x.Second.Family()) {
+		out = append(out, x.Second.Family())
+	}
+	return out
+}
+
 // familyOf returns the family of an EIp's address: that of its network. Until the network is known, it is that of the
 // project's default network.
 func (c *compiler) familyOf(e *eip) ipfamily.Family {
 	switch {
 	case e != nil && e.external != nil:
 		return e.external.Family()
+	case e != nil && c.isSecond(e):
+		return e.Family
 	case c.project != nil && c.project.defaultNetwork != nil:
 		return c.project.defaultNetwork.Family()
 	default:

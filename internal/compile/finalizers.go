@@ -1,12 +1,14 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -54,6 +56,9 @@ func (c *compiler) findEIPUser(e *eip) string {
 // created for a FIp when the FIp switches to another one. A deletion can't be reverted: if the FIp needs an EIp of its
 // own again, the old one has to be gone first.
 func (c *compiler) fipUsesEIP(f *fip, e *eip) bool {
+	if c.isSecond(e) {
+		return e.StatusAddress.IsValid()
+	}
 	have := c.w.Engine.OvnFips[c.ovnFipName(f)] // none in the management VPC, where a row is all there is
 	return have.Exists && !have.Deleting && have.OvnEip == c.ovnEipName(e)
 }
@@ -97,14 +102,15 @@ func (c *compiler) emitFinalizers() {
 
 func (c *compiler) emitEIPFinalizers() {
 	for _, e := range c.eips {
-		there := e.hasOwnOvnEip() && c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnEip, e.ovnEipName)]
+		name := cmp.Or(e.ovnEipName, ownership.OvnEipNames(e.Namespace, e.Name)[0]) // of an EIp that had its name
+		there := e.hasOwnOvnEip() && c.w.Engine.OwnedObjects[c.clusterKey(intent.OvnEip, name)]
 		if there || e.deletionBlocked || (!e.Deleting && e.accepted.OK()) {
 			c.out.AddFinalizer(e.key)
 		}
 		if e.Deleting && there && e.held.OK() {
 			e.held = intent.Finding{
 				Reason:  intent.CleaningUp,
-				Message: fmt.Sprintf("OvnEip %s is being deleted", e.ovnEipName),
+				Message: fmt.Sprintf("OvnEip %s is being deleted", name),
 			}
 		}
 	}

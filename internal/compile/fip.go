@@ -114,7 +114,11 @@ func ownEIPName(f *fip) string {
 // emitOwnEIP adds the EIp that is created for a FIp.
 func (c *compiler) emitOwnEIP(f *fip) {
 	key := intent.ObjectKey{Kind: intent.EIp, Namespace: f.Namespace, Name: f.ownEIPName}
-	c.emitEIP(key, addressSource{Type: c.chooseEIPType(key, f.Type, c.w.Config.DefaultFIpType)}, f.key.Ref())
+	from := addressSource{Type: c.chooseEIPType(key, f.Type, c.w.Config.DefaultFIpType), Family: f.Family}
+	if f.Family == c.families[0] {
+		from.Family = 0
+	}
+	c.emitEIP(key, from, f.key.Ref())
 }
 
 func (c *compiler) resolveEIP(f *fip) intent.Finding {
@@ -173,7 +177,8 @@ func (c *compiler) resolveVMTarget(f *fip) intent.Finding {
 			humanize.QuoteName(f.VM), f.Namespace)}
 	}
 	for _, i := range interfaces {
-		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest || !i.Address.IsValid() {
+		if f.Interface != "" && f.Interface != i.Interface && f.Interface != i.InGuest ||
+			!i.Address.IsValid() || ipfamily.Of(i.Address) != c.familyOf(f.eip) {
 			continue
 		}
 		f.target, f.vmInterface = i.Address, &i
@@ -195,6 +200,7 @@ func listInterfaces(interfaces []intent.VMInterface) string {
 	for _, i := range interfaces {
 		names = append(names, humanize.QuoteName(i.Interface)) // reported by the guest
 	}
+	names = slices.Compact(names) // one for each family
 	if len(names) == 0 {
 		return "none"
 	}
@@ -273,6 +279,10 @@ func (c *compiler) emitFloatingNAT() {
 			c.emitManagementFIP(f)
 			continue
 		}
+		if c.isSecond(f.eip) {
+			c.emitSecondFIP(f)
+			continue
+		}
 		have := c.w.Engine.OvnFips[f.ovnFipName]
 		ready := c.checkFIPReady(f)
 		f.waiting = firstProblem(f.waiting, ready)
@@ -342,6 +352,9 @@ func (f *fip) buildVerdict(c *compiler) intent.Verdict {
 	}
 	if f.ownEIPName != "" {
 		facts.EIp = f.ownEIPName
+	}
+	if f.eip != nil && c.isSecond(f.eip) {
+		facts.OvnFip = ""
 	}
 	if f.eip != nil && f.accepted.OK() {
 		facts.External = f.eip.address

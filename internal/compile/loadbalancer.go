@@ -46,7 +46,7 @@ func (c *compiler) emitLoadBalancers() {
 				}
 			}
 		}
-		if address := c.statusAddress(s); address.IsValid() && !c.isTerminating(s.Namespace) {
+		if address := c.statusAddress(s); address.IsValid() && s.first == nil && !c.isTerminating(s.Namespace) {
 			c.emitCompanions(s, address)
 		}
 	}

@@ -62,7 +62,7 @@ func (m *Memo) Settle(vips map[string]snapshot.VIP) bool {
 	m.services, m.rest = make(map[intent.ObjectKey]memoService, len(m.c.services)), intent.Rows{}
 	for _, s := range m.c.services {
 		s.endpointsByPort = nil // of use in one run only
-		if s.isWanted() && s.HealthCheck == nil && !s.Autodelete {
+		if s.isWanted() && s.HealthCheck == nil && !s.Autodelete && s.first == nil && s.second == nil {
 			m.services[s.key] = memoService{service: s}
 		}
 	}
@@ -179,7 +179,8 @@ func (c *compiler) hasEgressPolicyOf(s *service) bool {
 
 // replaceEndpoints replaces the endpoints of a Service, here and in the snapshot.
 func (m *Memo) replaceEndpoints(s memoService, next snapshot.Service) {
-	s.Endpoints, s.OmittedEndpoints, s.endpointsByPort = next.Endpoints, next.OmittedEndpoints, nil
+	s.Endpoints, s.OmittedEndpoints = endpointsOf(s.family, next.Endpoints), next.OmittedEndpoints
+	s.endpointsByPort = nil
 	s.endpointProblem = m.c.checkEndpoints(s.service)
 	known := &m.c.w.Services[s.index]
 	known.Endpoints, known.OmittedEndpoints = next.Endpoints, next.OmittedEndpoints

@@ -171,10 +171,10 @@ func (c *compiler) attachNetworks() {
 		}
 		if c.isConnected(x.Subnet) {
 			c.out.AddRow(c.w.Shard, intent.NATAddressesOption(c.routerSwitchPortOn(x.Subnet)), by)
-			want := netip.PrefixFrom(eip.Address, x.Prefix.Bits())
+			want := intent.FormatNetworks(netip.PrefixFrom(eip.Address, x.Prefix.Bits()), c.secondNetwork(x))
 			if have, known := c.w.Engine.PortNetworks[c.externalPortName(x.Subnet)]; known && have != want &&
 				!eip.Deleting && eip.RequestedAddress == eip.Address {
-				c.out.AddRow(c.w.Shard, intent.RouterPortNetwork{Port: c.externalPortName(x.Subnet), Network: want}, by)
+				c.out.AddRow(c.w.Shard, intent.RouterPortNetworks{Port: c.externalPortName(x.Subnet), Networks: want}, by)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (c *compiler) emitTenantIsolation() {
 	}
 	row := func(r intent.Row) { c.out.AddRow(c.w.Shard, r, c.project.ref()) }
 	isolated := map[ipfamily.Family]bool{}
-	for _, x := range c.usedExternals() {
+	for _, x := range c.usedFamilies() {
 		if !x.Isolated || !c.isConnected(x.Subnet) {
 			continue
 		}
@@ -54,6 +54,17 @@ func (c *compiler) emitTenantIsolation() {
 	}
 }
 
+// usedFamilies returns the external subnets that the router has a port on, each followed by its second family.
+func (c *compiler) usedFamilies() (out []*snapshot.ExternalSubnet) {
+	for _, x := range c.usedExternals() {
+		out = append(out, x)
+		if c.secondNetwork(x).IsValid() {
+			out = append(out, x.Second)
+		}
+	}
+	return out
+}
+
 // sharedAddresses returns the project's addresses on a network that all projects may reach. An address that is not
 // reserved is not shared, because anybody could have got it.
 func (c *compiler) sharedAddresses(x *snapshot.ExternalSubnet) (out []netip.Prefix) {
@@ -80,6 +91,19 @@ func (c *compiler) otherTenantPrefixes() []netip.Prefix {
 		reserved = append(reserved, netip.PrefixFrom(x.Gateway, x.Gateway.BitLen()))
 		for _, r := range x.ReservedRanges {
 			reserved = append(reserved, netipx.IPRangeFrom(r.First, r.Last).Prefixes()...)
+		}
+		if second := x.Second; second != nil { // its reserved addresses are those of routers
+			pools = append(pools, second.Pool)
+			for _, r := range second.ReservedRanges {
+				pools = append(pools, netipx.IPRangeFrom(r.First, r.Last).Prefixes()...)
+			}
+			reserved = append(reserved, netip.PrefixFrom(second.Gateway, second.Gateway.BitLen()))
+			for _, r := range x.ReservedRanges { // hosts with a number that Kube-OVN does not give to routers
+				if x.Prefix.Contains(r.First) && x.Prefix.Contains(r.Last) {
+					reserved = append(reserved, netipx.IPRangeFrom(x.SecondAddress(second, r.First),
+						x.SecondAddress(second, r.Last)).Prefixes()...)
+				}
+			}
 		}
 	}
 	return subtractPrefixes(pools, slices.Concat(reserved, own))

@@ -56,6 +56,7 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 			facts.Subnets = append(facts.Subnets,
 				intent.SubnetFacts{Name: name, Prefix: x.Prefix, Gateway: x.Gateway, Free: x.Free, Used: x.Used})
 		}
+		v.Accepted = firstProblem(v.Accepted, checkSecondPrefix(w, n))
 		v.Resolved = firstProblem(v.Resolved, checkSharedReserved(w, n))
 		if n.Uplink != nil {
 			v.Accepted = firstProblem(v.Accepted, checkUplink(*n.Uplink, w.ClusterPrefixes))
@@ -68,6 +69,25 @@ func Networks(w *snapshot.NetworkInput) []intent.Verdict {
 		out = append(out, v)
 	}
 	return out
+}
+
+// checkSecondPrefix returns the finding on the IPv6 prefix of a network.
+func checkSecondPrefix(w *snapshot.NetworkInput, n snapshot.ExternalNetwork) intent.Finding {
+	if n.Second == nil {
+		return intent.Finding{}
+	}
+	if len(n.Subnets) != 1 {
+		return intent.Finding{Reason: intent.Malformed, Message: fmt.Sprintf(
+			"spec.ipv6 is the prefix of one wire, and the network has %d Subnets; make an ExternalNetwork of each", len(n.Subnets))}
+	}
+	x, exists := w.ExternalSubnets[n.Subnets[0]]
+	if !exists {
+		return intent.Finding{} // reported already
+	}
+	if err := x.AddSecond(*n.Second); err != nil {
+		return intent.Finding{Reason: intent.Malformed, Message: err.Error()}
+	}
+	return intent.Finding{}
 }
 
 // checkSharedReserved returns the finding that a shared address is not shared, because Kube-OVN could assign it to

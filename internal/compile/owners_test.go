@@ -181,7 +181,7 @@ func TestSharingNeedsConsent(t *testing.T) {
 	}
 	withdrawn := managementWorld(boundService("stranger", "s", 1, 80))
 	withdrawn.Engine.VIPs["tcp "+sharedAddress.String()+":80"] = snapshot.VIP{Service: "stranger/s"}
-	withdrawn.Services[0].StatusAddress = sharedAddress
+	withdrawn.Services[0].StatusAddresses = []netip.Addr{sharedAddress}
 	refusal(withdrawn)
 	shared := managementWorld(boundService("stranger", "s", 1, 80)) // counter-check
 	shared.EIps[0].SharedWith = []string{"stranger"}

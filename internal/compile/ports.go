@@ -19,6 +19,10 @@ const (
 func (c *compiler) limitPorts() {
 	left := map[string]int{} // remaining ports by namespace
 	for _, s := range c.services {
+		if s.first != nil { // it comes after the other, and has the same ports
+			s.Ports, s.excessPorts = s.first.Ports, s.first.excessPorts
+			continue
+		}
 		if _, known := left[s.Namespace]; !known {
 			left[s.Namespace] = maxNamespacePorts
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -94,7 +93,7 @@ func (c *compiler) countOtherEIPs(e *eip, organization snapshot.Organization) (o
 			case o.Deleting:
 			default:
 				all++
-				if isEarlier(o.Meta, e.Meta) {
+				if o.IsEarlier(e.Meta) {
 					before++
 				}
 			}
@@ -144,15 +143,9 @@ func (c *compiler) checkProjectQuota() (accepted, waiting intent.Finding) {
 	})
 	out := quotaShare{total: len(others)}
 	for _, m := range others {
-		if m.Accepted || isEarlier(m.Meta, p.Meta) {
+		if m.Accepted || m.IsEarlier(p.Meta) {
 			out.ahead++
 		}
 	}
 	return c.checkSharedQuota(p.Meta, limit, out, "Projects")
-}
-
-// isEarlier reports whether an object is older than another.
-func isEarlier(a, b snapshot.Meta) bool {
-	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace),
-		strings.Compare(a.Name, b.Name)) < 0
 }

@@ -41,7 +41,7 @@ func (c *compiler) emitReturnPaths() {
 
 // resolveFIPReturn makes a FIp depend on the return port of its network, or adds the policies of returnPath Source.
 func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
-	if !f.translated || !f.isWanted() || !c.project.owns(f.target) {
+	if !f.translated || !f.isWanted() || !c.project.owns(f.target) || c.isSecond(f.eip) {
 		return
 	}
 	network := f.eip.external
@@ -66,7 +66,7 @@ func (c *compiler) resolveFIPReturn(f *fip, returnPorts []*returnPort) {
 
 // resolveServiceReturn makes a Service depend on the return port of its network.
 func (c *compiler) resolveServiceReturn(s *service, returnPorts []*returnPort) {
-	if !s.isWanted() || c.usesDefaultReturn(s.eip.external) || c.returnsBySource(s.eip.external) {
+	if !s.isWanted() || s.isSecond || c.usesDefaultReturn(s.eip.external) || c.returnsBySource(s.eip.external) {
 		return
 	}
 	i := slices.IndexFunc(returnPorts, func(l *returnPort) bool { return l.network.Subnet == s.eip.external.Subnet })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/humanize"
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -20,6 +21,11 @@ type service struct {
 	accepted, resolved, waiting intent.Finding
 	// earlyWaiting is on its EIp and the number of its ports. It and endpointProblem are reported before waiting.
 	earlyWaiting, endpointProblem intent.Finding
+
+	family   ipfamily.Family // of its address
+	isSecond bool            // and whether that is not the one that Kube-OVN assigns
+	// first and second are the two families of one Service: see addSecondServices.
+	first, second *service
 
 	eip             *eip // nil: not found, or not created yet
 	ownEIPName      string
@@ -54,6 +60,7 @@ func (c *compiler) selectServices() {
 			c.foreignServices = append(c.foreignServices, s)
 		}
 	}
+	c.addSecondServices()
 }
 
 // isOwnService reports whether Sallyport serves a Service.
@@ -73,6 +80,11 @@ func (c *compiler) resolveServices() {
 		}
 		if s.accepted = c.checkBalanceable(s); !s.accepted.OK() {
 			continue
+		}
+		if s.isSecond {
+			if s.resolved = c.checkSecondService(s); !s.resolved.OK() {
+				continue
+			}
 		}
 		s.needsOwnEIP = s.ownEIPName != "" && !s.Deleting && !c.isTerminating(s.Namespace)
 		s.resolved = c.resolveServiceEIP(s)
@@ -148,6 +160,9 @@ func (s *service) applyRefusedPorts() {
 
 // ovnEipPortKey returns the key that no two Services can share: a port of an address, which several EIps may represent.
 func (s *service) ovnEipPortKey(p snapshot.Port) string {
+	if s.eip.ovnEipName == "" {
+		return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.address, p.Number)
+	}
 	return fmt.Sprintf("%s %s:%d", p.Protocol, s.eip.ovnEipName, p.Number)
 }
 
@@ -170,7 +185,7 @@ func (c *compiler) checkBalanceable(s *service) intent.Finding {
 			"spec.loadBalancerSourceRanges has %d entries (maximum: %d); "+
 				"combine them into shorter prefixes", len(s.SourceRanges), maxSourceRanges)}
 	}
-	if f := c.familyOf(s.eip); !c.project.prefix(f).IsValid() {
+	if f := c.familyOf(s.eip); !s.isSecond && !c.project.prefix(f).IsValid() {
 		return c.noPrefixOf(f)
 	}
 	return intent.Finding{}
@@ -185,14 +200,23 @@ func ownServiceEIPName(s *service) string {
 	if s.EIp != "" {
 		return ""
 	}
-	return "slb-" + s.Name + "-" + intent.UIDSuffix(s.UID)
+	name := "slb-" + s.Name + "-" + intent.UIDSuffix(s.UID)
+	if s.isSecond {
+		name += "-" + strings.ToLower(s.family.String())
+	}
+	return name
 }
 
 // emitServiceEIP adds that EIp, with the requested address or on the requested network.
 func (c *compiler) emitServiceEIP(s *service) {
 	from := addressSource{Type: s.Type, Address: s.Address}
-	if has := c.findExternals(func(x snapshot.ExternalSubnet) bool { return x.Prefix.Contains(s.Address) }); from.Type == "" && len(has) > 0 {
+	if has := c.findExternals(func(x snapshot.ExternalSubnet) bool {
+		return x.Prefix.Contains(s.Address) || x.Second != nil && x.Second.Prefix.Contains(s.Address)
+	}); from.Type == "" && len(has) > 0 {
 		from.Type = has[0].Type
+	}
+	if s.isSecond {
+		from.Family = s.family
 	}
 	key := s.companionKey(intent.EIp, s.ownEIPName)
 	from.Type = c.chooseEIPType(key, from.Type, cmp.Or(c.w.Config.DefaultServiceType, c.w.Config.DefaultEIpType))
@@ -203,6 +227,10 @@ func (c *compiler) resolveServiceEIP(s *service) intent.Finding {
 	in, name := cmp.Or(s.EIpNamespace, s.Namespace), cmp.Or(s.EIp, s.ownEIPName)
 	if e := c.lookupEIP(in, name); e != nil && e.isSharedWith(s.Namespace) {
 		s.eip, s.earlyWaiting = e, c.checkEIPReady(e)
+		if why := c.checkEIPFamily(s); !why.OK() {
+			s.eip = nil
+			return why
+		}
 		return intent.Finding{}
 	}
 	if in != s.Namespace {
@@ -322,7 +350,15 @@ func (c *compiler) serviceUsesEIP(s *service, e *eip) bool {
 		return false
 	}
 	return s.isBoundTo(e) || s.Namespace == e.Namespace && ownServiceEIPName(s) == e.Name &&
-		c.isBalancedOn(s, c.w.Engine.OvnEips[c.ovnEipName(e)].Address)
+		c.isBalancedOn(s, c.addressOf(e))
+}
+
+// addressOf returns the address that an EIp has had so far.
+func (c *compiler) addressOf(e *eip) netip.Addr {
+	if c.isSecond(e) {
+		return e.StatusAddress
+	}
+	return c.w.Engine.OvnEips[c.ovnEipName(e)].Address
 }
 
 // isBoundTo reports whether a Service names an EIp and may use it.
@@ -355,7 +391,7 @@ func (c *compiler) findBalancedService(e *eip) *service {
 // statusAddress returns the address for the Service's status: that of the EIp, once something is balanced on it. It is
 // kept while rows are being restored.
 func (c *compiler) statusAddress(s *service) netip.Addr {
-	if s.isWanted() && (s.StatusAddress == s.eip.address || c.isBalancedOn(s, s.eip.address)) {
+	if s.isWanted() && (slices.Contains(s.StatusAddresses, s.eip.address) || c.isBalancedOn(s, s.eip.address)) {
 		return s.eip.address
 	}
 	return netip.Addr{}
@@ -399,6 +435,9 @@ func (c *compiler) checkStatusAddress(s *service) intent.Finding {
 
 func (s *service) buildVerdict(c *compiler) intent.Verdict {
 	facts := intent.ServiceFacts{Address: c.statusAddress(s), Lonely: c.hasNoBackends(s), Expires: s.Autodelete}
+	if s.second != nil {
+		facts.SecondAddress = c.statusAddress(s.second)
+	}
 	for _, p := range s.Ports {
 		facts.Ports = append(facts.Ports,
 			intent.PortFacts{Number: p.Number, Protocol: p.Protocol, Refused: s.refusedPorts[p]})
@@ -406,6 +445,6 @@ func (s *service) buildVerdict(c *compiler) intent.Verdict {
 	return intent.Verdict{
 		Object: s.key, Generation: s.Generation, Facts: facts,
 		Accepted: s.accepted, Resolved: s.resolved, Waiting: firstProblem(deletingFinding(s.Deleting), s.earlyWaiting,
-			s.endpointProblem, s.waiting, c.checkStatusAddress(s)), Through: s.dependencies,
+			s.endpointProblem, s.waiting, c.checkStatusAddress(s), s.secondProblem(c)), Through: s.dependencies,
 	}
 }

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"net/netip"
 	"reflect"
 	"slices"
 
@@ -37,7 +38,7 @@ func (p *invariants) rememberStatus(next *snapshot.VpcInput) {
 		next.Services = slices.Clone(next.Services)
 		for i, s := range next.Services {
 			if facts, isService := v.Facts.(intent.ServiceFacts); isService && s.Name == v.Object.Name {
-				next.Services[i].StatusAddress, next.Services[i].HasManagedStatus = facts.Address, !facts.Foreign
+				next.Services[i].StatusAddresses, next.Services[i].HasManagedStatus = []netip.Addr{facts.Address, facts.SecondAddress}, !facts.Foreign
 			}
 		}
 	}
@@ -50,7 +51,7 @@ func (p *invariants) checkAtRest() {
 	}
 	for _, v := range p.verdicts {
 		switch v.Waiting.Reason {
-		case "", intent.PoolExhausted, intent.SomePortTaken, intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.NoEgress:
+		case "", intent.PoolExhausted, intent.SomePortTaken, intent.FamilyMissing, intent.EndpointOutsideProject, intent.EndpointNotInNamespace, intent.NoEgress:
 		case intent.WaitingForEIp:
 			if f, isFIp := v.Facts.(intent.FIpFacts); isFIp &&
 				ready[intent.ObjectKey{Kind: intent.EIp, Namespace: testShard, Name: f.EIp}] {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/kubeovn"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -40,7 +41,7 @@ func applyIntent(before *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInpu
 	w.Engine = snapshot.Engine{
 		OvnEips: maps.Clone(before.Engine.OvnEips), OvnFips: map[string]snapshot.OvnFip{},
 		ForeignOvnFips: before.Engine.ForeignOvnFips, OwnedObjects: map[intent.ObjectKey]bool{},
-		PortNetworks: before.Engine.PortNetworks, MissingCapabilities: before.Engine.MissingCapabilities,
+		PortNetworks: maps.Clone(before.Engine.PortNetworks), MissingCapabilities: before.Engine.MissingCapabilities,
 		UsedIPs: before.Engine.UsedIPs, UsedIPRanges: before.Engine.UsedIPRanges,
 		MisplacedPorts: before.Engine.MisplacedPorts,
 	}
@@ -95,6 +96,8 @@ func (e *simulatedEngine) recordRows(rows intent.Rows) {
 			if e.Engine.RouterPorts != nil {
 				e.Engine.RouterPorts[r.Name] = true
 			}
+		case intent.RouterPortNetworks:
+			e.Engine.PortNetworks[r.Port] = r.Networks
 		case intent.VIP:
 			e.Engine.VIPs[intent.FormatVIP(r.Protocol, r.Address)] = snapshot.VIP{Service: r.Service, LoadBalancer: r.LoadBalancer}
 		}
@@ -121,7 +124,9 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 		seen.Ready = address.IsValid()
 		e.ovnEips()[key.Name] = snapshot.OvnEip{
 			ObjectState: seen, Owned: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address,
+			RequestedAddress: address,
 		}
+		e.simulatePort(key.Name, spec.ExternalSubnet, address)
 	case intent.OvnFip:
 		spec := decodeSpec[kubeovn.OvnFipSpec](o)
 		target, _ := netip.ParseAddr(spec.First())
@@ -140,6 +145,18 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 		}
 	case intent.EIp:
 		e.createEIP(key, o)
+	}
+}
+
+// simulatePort records the network of the router's port on an external subnet, as Kube-OVN creates it.
+func (e *simulatedEngine) simulatePort(port, subnet string, address netip.Addr) {
+	if e.Engine.PortNetworks == nil {
+		e.Engine.PortNetworks = map[string]string{}
+	}
+	x := e.externalByName(subnet)
+	if _, exists := e.Engine.PortNetworks[port]; !exists && x != nil && address.IsValid() &&
+		port == kubeovn.RouterPort(e.Shard, subnet) {
+		e.Engine.PortNetworks[port] = intent.FormatNetworks(netip.PrefixFrom(address, x.Prefix.Bits()))
 	}
 }
 
@@ -219,11 +236,11 @@ func (e *simulatedEngine) createEIP(key intent.ObjectKey, o intent.Object) {
 	}) {
 		return
 	}
-	spec := decodeSpec[struct{ ExternalNetworkType, ChildRef, IPAddress string }](o)
+	spec := decodeSpec[struct{ ExternalNetworkType, ChildRef, IPAddress, IPFamily string }](o)
 	address, _ := netip.ParseAddr(spec.IPAddress)
 	e.EIps = append(e.EIps, snapshot.EIp{
 		Meta: snapshot.Meta{Namespace: key.Namespace, Name: key.Name, Created: e.Now}, Type: spec.ExternalNetworkType,
-		ExistingOvnEip: spec.ChildRef, Address: address,
+		ExistingOvnEip: spec.ChildRef, Address: address, Family: ipfamily.Parse(spec.IPFamily),
 	})
 }
 

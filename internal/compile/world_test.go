@@ -8,6 +8,7 @@ import (
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
@@ -169,6 +170,12 @@ func randomExternal(d *fuzzInput, i int) snapshot.ExternalSubnet {
 	if d.oneInEight() {
 		x.ReservedRanges = []snapshot.AddressRange{{First: externalIP(i, 1), Last: externalIP(i, pickOne(d, 1, 3, 4))}}
 	}
+	if d.oneInEight() {
+		_ = x.AddSecond(snapshot.SecondPrefix{
+			Prefix: netip.MustParsePrefix("2001:db8::/64"), Gateway: netip.MustParseAddr("2001:db8::1"),
+			Pool: pickOne(d, netip.Prefix{}, netip.MustParsePrefix("2001:db8::40/127"), netip.MustParsePrefix("2001:db8::1:0/112")),
+		})
+	}
 	if x.Unsupported && d.bool() {
 		x.Prefix, x.Gateway = netip.Prefix{}, netip.Addr{} // IPv6 only
 	}
@@ -188,7 +195,8 @@ func randomAddress(d *fuzzInput) netip.Addr {
 		return netip.Addr{}
 	}
 	return pickOne(d, netip.Addr{}, externalIP(0, 3), externalIP(0, 4), externalIP(1, 3), externalIP(0, 1),
-		externalIP(9, 9), netip.MustParseAddr("2001:db8::1"))
+		externalIP(9, 9), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::40"),
+		netip.MustParseAddr("2001:db8::1:7"))
 }
 
 func randomMeta(d *fuzzInput, namespace, name string) snapshot.Meta {
@@ -234,6 +242,7 @@ func addFIPs(d *fuzzInput, w *snapshot.VpcInput) {
 			Meta: randomMeta(d, testShard, fmt.Sprintf("f%d", i)), Type: pickOne(d, "", "", "a", "b", "none"),
 			Malformed: randomMalformed(d),
 			EIp:       pickOne(d, "", "", "e0", "e0", "e1", "e1", defaultEIPName, fipEIPName("f0"), "none"),
+			Family:    randomFamily(d),
 		}
 		switch d.intn(3) {
 		case 0:
@@ -256,10 +265,11 @@ func addServices(d *fuzzInput, w *snapshot.VpcInput) {
 			HasManagedStatus: d.bool(), Malformed: randomMalformed(d),
 			Class: pickOne(d, "", "", "", kubedcv1.LoadBalancerClass, "other"),
 			EIp:   pickOne(d, "", "", "e0", "e0", "e1", defaultEIPName, "none"),
-			Type:  pickOne(d, "", "", "a", "b", "none"), Address: randomAddress(d), StatusAddress: randomAddress(d),
+			Type:  pickOne(d, "", "", "a", "b", "none"), Address: randomAddress(d), StatusAddresses: []netip.Addr{randomAddress(d)},
 			AffinitySeconds: pickOne(d, 0, 10, 86400),
 			WantsBackend:    d.bool(), Autodelete: d.oneInEight(), EgressByLBIP: d.oneInEight(),
 			IdleSince: pickOne(d, time.Time{}, time.Unix(1, 0)),
+			Families:  pickOne(d, nil, nil, []ipfamily.Family{ipfamily.V6}, ipfamily.Both), NeedsAll: d.bool(),
 		}
 		if d.oneInEight() {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix(pickOne(d, "192.0.2.0/24", "2001:db8::/32"))}
@@ -285,6 +295,9 @@ func addServices(d *fuzzInput, w *snapshot.VpcInput) {
 	}
 }
 
+// randomFamily returns what an object says about the family of its address.
+func randomFamily(d *fuzzInput) ipfamily.Family { return pickOne(d, 0, 0, 0, ipfamily.V4, ipfamily.V6) }
+
 func addEIPs(d *fuzzInput, w *snapshot.VpcInput) {
 	for _, name := range []string{defaultEIPName, "e0", "e1", fipEIPName("f0"), fipEIPName("f1")} {
 		if !d.bool() {
@@ -295,6 +308,7 @@ func addEIPs(d *fuzzInput, w *snapshot.VpcInput) {
 			Network:        pickOne(d, "", "", "", "", "x0", "n", "none"),
 			ExistingOvnEip: randomChild(d, name),
 			Address:        randomAddress(d), StatusAddress: randomAddress(d), Malformed: randomMalformed(d),
+			Family: randomFamily(d),
 		})
 	}
 }

@@ -43,6 +43,8 @@ type EIp struct {
 // +kubebuilder:validation:XValidation:rule="has(self.externalNetwork) && self.externalNetwork != '' ? has(oldSelf.externalNetwork) && self.externalNetwork == oldSelf.externalNetwork : !has(oldSelf.externalNetwork) || oldSelf.externalNetwork == ''",message="externalNetwork can't be changed: make another EIp on the network that you want, name that one in the FIp or Service, and delete this one",fieldPath=".externalNetwork",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.childRef) && self.childRef != '' ? has(oldSelf.childRef) && self.childRef == oldSelf.childRef : !has(oldSelf.childRef) || oldSelf.childRef == ''",message="childRef can't be changed: make another EIp for the other OvnEip",fieldPath=".childRef",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="has(self.ipAddress) && self.ipAddress != '' ? has(oldSelf.ipAddress) && self.ipAddress == oldSelf.ipAddress : !has(oldSelf.ipAddress) || oldSelf.ipAddress == ''",message="ipAddress can't be changed: make another EIp with the address that you want, name that one in the FIp or Service, and delete this one",fieldPath=".ipAddress",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.?childRef.orValue('') == '' || self.?ipFamily.orValue('IPv4') == 'IPv4'",message="childRef and ipFamily IPv6 exclude each other: OvnEips have IPv4 addresses"
+// +kubebuilder:validation:XValidation:rule="has(self.ipFamily) && self.ipFamily == 'IPv6' ? has(oldSelf.ipFamily) && oldSelf.ipFamily == 'IPv6' : !has(oldSelf.ipFamily) || oldSelf.ipFamily == 'IPv4'",message="ipFamily can't be changed: make another EIp of the family that you want, name that one in the FIp or Service, and delete this one",fieldPath=".ipFamily",reason=FieldValueForbidden
 
 // EIpSpec is the desired state of an EIp. All fields except sharedWith are immutable.
 type EIpSpec struct {
@@ -71,6 +73,10 @@ type EIpSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="ipAddress must be one address such as 198.51.100.7, without a prefix length: correct it, or leave it out to get any free one"
 	IPAddress string `json:"ipAddress,omitempty"`
 
+	// The family of the address. IPv6 needs a network with spec.ipv6 and a project with an IPv6 prefix.
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
+
 	// The namespaces of the management VPC whose Services may bind to this EIp, on ports that no other Service uses. If
 	// omitted, only Services in the namespace of the EIp may bind to it. Services of a namespace that is removed from
 	// the list lose the address.
@@ -79,6 +85,18 @@ type EIpSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	SharedWith []NamespaceName `json:"sharedWith,omitempty"`
 }
+
+// IPFamily is the family of an address; empty means IPv4.
+//
+// +kubebuilder:validation:Enum=IPv4;IPv6
+// +kubebuilder:validation:MaxLength=4
+type IPFamily string
+
+// The families.
+const (
+	IPv4 IPFamily = "IPv4"
+	IPv6 IPFamily = "IPv6"
+)
 
 // NamespaceName is the name of a namespace.
 //

@@ -45,6 +45,8 @@ type FIp struct {
 // +kubebuilder:validation:XValidation:rule="[self.?ipAddress.orValue('') != '', has(self.vmTarget), has(self.podTarget)].filter(x, x).size() == 1",message="a FIp has exactly one target: write one of ipAddress, vmTarget and podTarget"
 // +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') == '' || self.?externalNetworkType.orValue('') == ''",message="eip and externalNetworkType exclude each other: write eip to use an EIp that you have, or externalNetworkType to get a new one"
 // +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') != '' || oldSelf.?eip.orValue('') != '' || (has(self.externalNetworkType) && self.externalNetworkType != '' ? has(oldSelf.externalNetworkType) && self.externalNetworkType == oldSelf.externalNetworkType : !has(oldSelf.externalNetworkType) || oldSelf.externalNetworkType == '')",message="externalNetworkType can't be changed: make an EIp on the network that you want and name it in eip, or make another FIp",fieldPath=".externalNetworkType",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') == '' || !has(self.ipFamily)",message="eip and ipFamily exclude each other: the EIp has a family",fieldPath=".ipFamily"
+// +kubebuilder:validation:XValidation:rule="self.?eip.orValue('') != '' || oldSelf.?eip.orValue('') != '' || (has(self.ipFamily) && self.ipFamily == 'IPv6' ? has(oldSelf.ipFamily) && oldSelf.ipFamily == 'IPv6' : !has(oldSelf.ipFamily) || oldSelf.ipFamily == 'IPv4')",message="ipFamily can't be changed: make another FIp of the family that you want",fieldPath=".ipFamily",reason=FieldValueForbidden
 
 // FIpSpec is the desired state of a FIp. The target may be changed without changing the external address.
 type FIpSpec struct {
@@ -73,6 +75,11 @@ type FIpSpec struct {
 	// If neither this field nor eip is set, the platform's default type is used.
 	// +optional
 	ExternalNetworkType NetworkType `json:"externalNetworkType,omitempty"`
+
+	// The family of the external address if the FIp gets an EIp of its own, and of the target. IPv6 needs a network with
+	// spec.ipv6 and a project with an IPv6 prefix. A FIp that names an EIp has the EIp's family.
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
 
 	// Whether connections that the target initiates leave with the external address, through its network. Without it
 	// they do so only on the project's default network. An EgressIP that selects the target takes precedence, and in

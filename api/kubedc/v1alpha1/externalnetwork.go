@@ -88,6 +88,12 @@ type ExternalNetworkSpec struct {
 	// +listMapKey=address
 	SharedAddresses []SharedAddress `json:"sharedAddresses,omitempty"`
 
+	// The IPv6 addresses on the wire of the network's Subnet, which has IPv4 only. Routers of projects then have an
+	// address of each family, and EIps, FIps and Services may ask for IPv6. Needs exactly one Subnet. If it is removed,
+	// IPv6 addresses stop working; if cidr changes, they change.
+	// +optional
+	IPv6 *NetworkIPv6 `json:"ipv6,omitempty"`
+
 	// How nodes are connected to this network, and how replies are routed back through it. If omitted, the nodes are
 	// not connected to the network, or need no return path on it.
 	// +optional
@@ -99,6 +105,28 @@ type ExternalNetworkSpec struct {
 	// IP then leaves through this network. If empty, the controller's setting applies, which is Connection by default.
 	// +optional
 	ReturnPath ReturnPath `json:"returnPath,omitempty"`
+}
+
+// NetworkIPv6 is the IPv6 prefix of an external network. Sallyport itself assigns its addresses; Kube-OVN does not know
+// them. A router whose IPv4 address is the n-th of the Subnet has the n-th address of the prefix; no EIp gets an address
+// of this part.
+type NetworkIPv6 struct {
+	// The prefix on the wire, such as "2001:db8:18::/64".
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 6",message="cidr must be an IPv6 prefix such as 2001:db8:18::/64: correct it"
+	CIDR string `json:"cidr"`
+
+	// The address of the router on the wire, such as "2001:db8:18::1".
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 6",message="gateway must be an IPv6 address such as 2001:db8:18::1: correct it"
+	Gateway string `json:"gateway"`
+
+	// The part of the prefix from which EIps get addresses, such as "2001:db8:18:0:1::/80". List nothing else there. If
+	// omitted, the whole prefix except the addresses of routers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="self == '' || (isCIDR(self) && cidr(self).ip().family() == 6)",message="range must be an IPv6 prefix inside cidr: correct it, or leave it out"
+	Range string `json:"range,omitempty"`
 }
 
 // NetworkIsolation states whether projects may reach each other's addresses on a network.

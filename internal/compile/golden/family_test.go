@@ -20,6 +20,9 @@ import (
 var notMirrored = map[string]string{
 	"project-dual-stack":   "has both families",
 	"project-dual-network": "has both families",
+	"ipv6-default-network": "has both families",
+	"ipv6-service":         "has both families",
+	"ipv6-refused":         "has both families",
 	"project-ipv6-only":    "its networks are IPv4, its pods IPv6",
 	"project-malformed":    "shows prefixes that are special in IPv4",
 }

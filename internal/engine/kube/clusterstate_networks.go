@@ -77,6 +77,9 @@ func (e *clusterDump) readSubnets() []clusterstate.Subnet {
 			}
 		}
 		s.Gateways = ParseAddresses(strings.Split(o.Spec.Gateway, ","))
+		if second := e.externals[o.Name].Second; second != nil { // on the same wire
+			s.Prefixes, s.Gateways = append(s.Prefixes, second.Prefix), append(s.Gateways, second.Gateway)
+		}
 		if vlan := vlans[o.Spec.Vlan]; vlan != nil {
 			s.Tag, s.Provider = vlan.Spec.ID, vlan.Spec.Provider // the provider of a Subnet with a Vlan is "ovn"
 			if provider := providers[vlan.Spec.Provider]; provider != nil {

@@ -35,6 +35,7 @@ const (
 	vpcIndex           = "vpc"           // Subnets of Kube-OVN's default VPC
 	ingressIndex       = "ingress"       // Services by the addresses of their load balancers
 	serviceIndex       = "service"       // EndpointSlices by the name of their Service
+	familyIndex        = "family"        // EIps that ask for IPv6
 )
 
 // Kinds that are read but not written.
@@ -101,6 +102,9 @@ func cacheIndexes() []cacheIndex {
 			return []string{eip.Spec.IPAddress, eip.Status.IPAddress}
 		}},
 		{&ovnv1.EgressIP{}, addressIndex, indexByEgressAddress},
+		{&kubedcv1.EIp{}, familyIndex, func(o client.Object) []string {
+			return []string{string(o.(*kubedcv1.EIp).Spec.IPFamily)}
+		}},
 		{&kubedcv1.EIp{}, quotaIndex, func(o client.Object) []string {
 			if !isRefusedByQuota(o) {
 				return nil
@@ -155,7 +159,29 @@ func (c *Cluster) GatherVPC(ctx context.Context, vpc string, quotas snapshot.Quo
 	if err := c.lookUpReferences(ctx, in); err != nil {
 		return nil, err
 	}
+	if err := c.gatherIPv6EIps(ctx, in); err != nil {
+		return nil, err
+	}
 	return in, c.gatherClusterPrefixes(ctx, in)
+}
+
+// gatherIPv6EIps adds the EIps of all shards that ask for IPv6, if the shard has any.
+func (c *Cluster) gatherIPv6EIps(ctx context.Context, in *Inputs) error {
+	if !slices.ContainsFunc(in.eips, isIPv6EIp) {
+		return nil
+	}
+	var list kubedcv1.EIpList
+	by := append(c.matchIndex(familyIndex, string(kubedcv1.IPv6)), client.UnsafeDisableDeepCopy)
+	if err := c.reader.List(ctx, &list, by...); err != nil {
+		return fmt.Errorf("list EIps: %w", err)
+	}
+	in.ipv6EIps = nil
+	for i := range list.Items {
+		if e := &list.Items[i]; isIPv6EIp(e) { // without a cache there is no index
+			in.ipv6EIps = append(in.ipv6EIps, e)
+		}
+	}
+	return nil
 }
 
 // gatherNamespaceObjects adds the objects in the namespaces of a shard and, for the management VPC, the nodes.

@@ -33,6 +33,7 @@ type Inputs struct {
 	isOrganization  bool                         // its namespace contains Projects; not part of the management VPC
 	nodes           []*corev1.Node
 	eips            []*kubedcv1.EIp
+	ipv6EIps        []*kubedcv1.EIp // of all shards
 	fips            []*kubedcv1.FIp
 	networks        []*kubedcv1alpha1.ExternalNetwork
 	subnets         map[string]*Subnet // external Subnets and the project's own
@@ -131,6 +132,9 @@ func (in *Inputs) Add(object client.Object) {
 	case *corev1.Node:
 		in.nodes = append(in.nodes, o)
 	default:
+		if eip, isEIp := object.(*kubedcv1.EIp); isEIp && isIPv6EIp(eip) && !slices.Contains(in.ipv6EIps, eip) {
+			in.ipv6EIps = append(in.ipv6EIps, eip)
+		}
 		in.addKubeOVNObject(object)
 		in.addForNodesShard(object)
 		if in.ownsNamespace(object.GetNamespace()) {
@@ -239,7 +243,7 @@ func (in *Inputs) BuildSnapshot(config snapshot.Config, ports []string, now time
 		Management: in.readManagementVPC(), Namespace: in.readNamespace(), ExternalSubnets: in.readExternalSubnets(),
 		PlatformPrefixes: in.readClusterPrefixes(),
 		Services:         in.readServices(), Pods: in.readPods(), VMs: in.readVMs(), Engine: in.readKubeOVNState(ports),
-		AddressOwners: in.readAddressHolders(),
+		AddressOwners: in.readAddressHolders(), IPv6Owners: in.readIPv6Owners(),
 	}
 	for _, p := range in.projects {
 		w.Projects = append(w.Projects, readProject(p))

@@ -46,6 +46,9 @@ func (c *Cluster) GatherNetworks(ctx context.Context) (*snapshot.NetworkInput, [
 		}
 		network.SharedAddresses = readSharedAddresses(n)
 		_, network.Malformed = readAccessSelectors(n)
+		if second, asked := readSecondPrefix(n); asked {
+			network.Second = &second
+		}
 		if n.Spec.Nodes != nil {
 			network.Uplink = new(readUplink(n, nodes))
 		}

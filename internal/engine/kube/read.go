@@ -147,8 +147,9 @@ func readEIp(o *kubedcv1.EIp) snapshot.EIp {
 		Network:        p.readName("spec.externalNetwork", o.Spec.ExternalNetwork),
 		ExistingOvnEip: p.readName("spec.childRef", o.Spec.ChildRef),
 		Address:        p.readAddr("spec.ipAddress", o.Spec.IPAddress),
+		Family:         ipfamily.Parse(string(o.Spec.IPFamily)),
 	}
-	p.checkExternalFamily("spec.ipAddress", out.Address, "give")
+	p.checkFamily("spec.ipAddress", out.Address, out.Family)
 	for _, namespace := range o.Spec.SharedWith {
 		out.SharedWith = append(out.SharedWith, string(namespace))
 	}
@@ -164,6 +165,7 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 		Meta: readMeta(o.ObjectMeta), EIp: p.readName("spec.eip", o.Spec.EIp),
 		Type:    p.readNetworkType("spec.externalNetworkType", string(o.Spec.ExternalNetworkType)),
 		Address: p.readAddr("spec.ipAddress", o.Spec.IPAddress), Outbound: o.Spec.Outbound,
+		Family: ipfamily.Parse(string(o.Spec.IPFamily)),
 	}
 	targets := 0
 	if out.Address.IsValid() {
@@ -181,7 +183,9 @@ func readFIp(o *kubedcv1.FIp) snapshot.FIp {
 	if targets != 1 && p.malformed == "" {
 		p.malformed = "set exactly one of spec.ipAddress, spec.podTarget and spec.vmTarget"
 	}
-	p.checkExternalFamily("spec.ipAddress", out.Address, "translate")
+	if out.EIp == "" {
+		p.checkFamily("spec.ipAddress", out.Address, out.Family)
+	}
 	out.Malformed = p.malformed
 	return out
 }

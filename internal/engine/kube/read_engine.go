@@ -43,6 +43,9 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 					snapshot.ReturnPath(n.Spec.ReturnPath)
 				x.Admitted, x.Isolated, x.SharedAddresses = admitted[n.Name],
 					n.Spec.Isolation == kubedcv1alpha1.IsolateTenants, readSharedAddresses(n)
+				if second, asked := readSecondPrefix(n); asked && len(n.Spec.Subnets) == 1 {
+					_ = x.AddSecond(second) // the network's condition says what is wrong
+				}
 				out[name] = x
 			}
 		}
@@ -56,6 +59,47 @@ func (in *Inputs) readExternalSubnets() []snapshot.ExternalSubnet {
 	slices.SortFunc(list, func(a, b snapshot.ExternalSubnet) int { return strings.Compare(a.Subnet, b.Subnet) })
 	return list
 }
+
+// readSecondPrefix returns what a network says about IPv6, and whether it says anything.
+func readSecondPrefix(n *kubedcv1alpha1.ExternalNetwork) (out snapshot.SecondPrefix, asked bool) {
+	if n.Spec.IPv6 == nil {
+		return out, false
+	}
+	out.Gateway = parseSecond(netip.ParseAddr(n.Spec.IPv6.Gateway))
+	out.Prefix, _ = netip.ParsePrefix(n.Spec.IPv6.CIDR)
+	out.Pool, _ = netip.ParsePrefix(n.Spec.IPv6.Range)
+	if ipfamily.Of(out.Prefix.Addr()) == kubeovn.ExternalFamily {
+		out.Prefix = netip.Prefix{}
+	}
+	return out, true
+}
+
+// parseSecond returns an address of IPv6 without a zone; invalid: it is none.
+func parseSecond(a netip.Addr, err error) netip.Addr {
+	if err != nil || a.Zone() != "" || ipfamily.Of(a) == kubeovn.ExternalFamily {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// readIPv6Owners returns which EIp has each IPv6 address, by their statuses: of several, the oldest.
+func (in *Inputs) readIPv6Owners() map[netip.Addr]snapshot.Meta {
+	if !slices.ContainsFunc(in.eips, isIPv6EIp) {
+		return nil
+	}
+	out := map[netip.Addr]snapshot.Meta{}
+	for _, e := range in.ipv6EIps {
+		a := parseSecond(netip.ParseAddr(e.Status.IPAddress))
+		m := readMeta(e.ObjectMeta)
+		if has, taken := out[a]; a.IsValid() && (!taken || m.IsEarlier(has)) {
+			out[a] = m
+		}
+	}
+	return out
+}
+
+// isIPv6EIp reports whether an EIp asks for an IPv6 address.
+func isIPv6EIp(e *kubedcv1.EIp) bool { return e.Spec.IPFamily == kubedcv1.IPv6 }
 
 // readSharedAddresses returns which namespace may use which address of a network that all projects reach.
 func readSharedAddresses(n *kubedcv1alpha1.ExternalNetwork) map[netip.Addr]string {
@@ -261,12 +305,21 @@ func (in *Inputs) readVMs() map[string][]intent.VMInterface {
 		out[key] = nil
 		for _, i := range vm.Status.Interfaces {
 			found := intent.VMInterface{VM: vm.Name, Interface: i.Name, InGuest: i.InterfaceName, MAC: i.MAC}
+			second := found
 			for _, text := range append([]string{i.IP}, i.IPs...) {
-				if a, err := netip.ParseAddr(text); err == nil && ipfamily.Of(a) == kubeovn.ExternalFamily && !found.Address.IsValid() {
+				a, err := netip.ParseAddr(text)
+				switch {
+				case err != nil:
+				case ipfamily.Of(a) == kubeovn.ExternalFamily && !found.Address.IsValid():
 					found.Address = a
+				case ipfamily.Of(a) != kubeovn.ExternalFamily && !second.Address.IsValid() && !a.IsLinkLocalUnicast():
+					second.Address = a
 				}
 			}
 			out[key] = append(out[key], found)
+			if second.Address.IsValid() {
+				out[key] = append(out[key], second)
+			}
 		}
 	}
 	return out

@@ -152,14 +152,16 @@ func readService(o *corev1.Service) snapshot.Service {
 		})
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
-		out.StatusAddress, _ = netip.ParseAddr(i.IP)
+		if a, err := netip.ParseAddr(i.IP); err == nil {
+			out.StatusAddresses = append(out.StatusAddresses, a)
+		}
 	}
 	for _, c := range o.Status.Conditions {
 		if c.Type == intent.HasEndpoints && c.Status == metav1.ConditionFalse {
 			out.IdleSince = c.LastTransitionTime.Time
 		}
 	}
-	p.checkIPFamilies(o)
+	out.Families, out.NeedsAll = p.readIPFamilies(o)
 	out.Malformed = p.malformed
 	return out
 }
@@ -180,22 +182,33 @@ func (p *parser) readBoundEIp(text string) (namespace, name string) {
 	return namespace, name
 }
 
-// checkIPFamilies checks that the Service asks for the family that external networks have, and no other.
-func (p *parser) checkIPFamilies(o *corev1.Service) {
-	dual := o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack
-	other := len(o.Spec.IPFamilies) == 1 && string(o.Spec.IPFamilies[0]) != kubeovn.ExternalFamily.String()
-	if (dual || other) && p.malformed == "" {
-		p.malformed = snapshot.Malformed(fmt.Sprintf("an %s address is asked for, and Kube-OVN has %[2]s addresses on external "+
-			"networks only; use %[2]s, or PreferDualStack", kubeovn.ExternalFamily.Other(), kubeovn.ExternalFamily))
+// readIPFamilies reads which families a Service asks for, the preferred one first, and whether it needs all of them. The API
+// server has filled them in, by the families of the cluster's own Services.
+func (p *parser) readIPFamilies(o *corev1.Service) (out []ipfamily.Family, all bool) {
+	for _, name := range o.Spec.IPFamilies {
+		if f := ipfamily.Parse(string(name)); f != 0 && !slices.Contains(out, f) {
+			out = append(out, f)
+		}
 	}
-	p.checkExternalFamily("spec.loadBalancerIP", parseAddr(o.Spec.LoadBalancerIP), "give")
+	policy := o.Spec.IPFamilyPolicy
+	all = policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack
+	if a := parseAddr(o.Spec.LoadBalancerIP); a.IsValid() && !all { // one address is asked for, so one family
+		if f := ipfamily.Of(a); slices.Contains(out, f) {
+			return []ipfamily.Family{f}, false
+		}
+		if len(out) == 0 { // the API server would have filled them in
+			out = []ipfamily.Family{kubeovn.ExternalFamily}
+		}
+		p.checkFamily("spec.loadBalancerIP", a, out[0])
+		return nil, false
+	}
+	return out, all
 }
 
-// checkExternalFamily checks that a requested address is of the family that external networks have.
-func (p *parser) checkExternalFamily(field string, a netip.Addr, does string) {
-	if a.IsValid() && ipfamily.Of(a) != kubeovn.ExternalFamily {
-		p.setMalformed(field, a.String(), fmt.Sprintf("an %s address; Kube-OVN can't %s %s addresses of external networks",
-			kubeovn.ExternalFamily, does, ipfamily.Of(a)))
+// checkFamily checks that a requested address is of the family that the object asks for; zero: the default.
+func (p *parser) checkFamily(field string, a netip.Addr, want ipfamily.Family) {
+	if want = cmp.Or(want, kubeovn.ExternalFamily); a.IsValid() && ipfamily.Of(a) != want {
+		p.setMalformed(field, a.String(), fmt.Sprintf("an %s address, or set the family to %s", want, ipfamily.Of(a)))
 	}
 }
 
@@ -250,7 +263,7 @@ func toProtocol(p corev1.Protocol) intent.Protocol {
 // how many were left out.
 func readEndpoints(o *corev1.Service, from []*discoveryv1.EndpointSlice) (out []snapshot.Endpoint, left int) {
 	supported := slices.DeleteFunc(slices.Clone(from), func(s *discoveryv1.EndpointSlice) bool {
-		return string(s.AddressType) != kubeovn.ExternalFamily.String()
+		return ipfamily.Parse(string(s.AddressType)) == 0 // names, which nothing resolves
 	})
 	left = visitEndpoints(o, supported, func(e *discoveryv1.Endpoint, address netip.Addr, port discoveryv1.EndpointPort) {
 		out = append(out, readEndpoint(e, address, port))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -136,6 +137,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	case *kubedcv1.EIp, *kubedcv1.FIp:
 		w.enqueueNamespace(ctx, o.GetNamespace())
 		w.handleFreedQuota(ctx, was, is)
+		w.handleIPv6Address(ctx, was, is)
 		w.handleOutboundFIP(ctx, was, is)
 	case *ovnv1.EgressService, *kubedcv1alpha1.EgressRoute:
 		w.enqueueNamed(w.cluster.shardOfEgressPolicies(ctx, o.GetNamespace()))
@@ -387,6 +389,31 @@ func allowedNamespaces(o client.Object) []string {
 		return s.Spec.Namespaces
 	}
 	return nil
+}
+
+// handleIPv6Address enqueues the shards of the EIps that want an IPv6 address which another EIp got or released, or that
+// have none.
+func (w *eventMapper) handleIPv6Address(ctx context.Context, was, is client.Object) {
+	changed := map[string]bool{}
+	for _, o := range []client.Object{was, is} {
+		if e, isEIp := o.(*kubedcv1.EIp); isEIp && e != nil && isIPv6EIp(e) {
+			changed[e.Status.IPAddress] = !changed[e.Status.IPAddress]
+		}
+	}
+	delete(changed, "")
+	if !slices.Contains(slices.Collect(maps.Values(changed)), true) {
+		return
+	}
+	var eips kubedcv1.EIpList
+	if err := w.cluster.reader.List(ctx, &eips,
+		append(w.cluster.matchIndex(familyIndex, string(kubedcv1.IPv6)), client.UnsafeDisableDeepCopy)...); err != nil {
+		return
+	}
+	for i := range eips.Items {
+		if e := &eips.Items[i]; e.Status.IPAddress == "" || changed[e.Status.IPAddress] {
+			w.enqueueNamespace(ctx, e.Namespace)
+		}
+	}
 }
 
 // handleReleasedAddress enqueues the shards that want an address that was just released.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
 	"github.com/sallyport/sallyport/internal/model/intent"
+	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/ownership"
 	"github.com/sallyport/sallyport/internal/model/state"
 )
@@ -18,8 +19,14 @@ const routeTableOption = "route_table" // option of a router port
 
 func decodeRouterPort(p *nb.LogicalRouterPort) intent.LogicalRouterPort {
 	out := intent.LogicalRouterPort{Name: p.Name, MAC: p.MAC, RouteTable: p.Options[routeTableOption]}
-	if len(p.Networks) == 1 {
+	switch len(p.Networks) {
+	case 1:
 		out.Network = parsePrefix(p.Networks[0])
+	case 2:
+		out.Network, out.SecondNetwork = parsePrefix(p.Networks[0]), parsePrefix(p.Networks[1])
+		if ipfamily.Of(out.Network.Addr()) != ipfamily.Default { // a set has no order
+			out.Network, out.SecondNetwork = out.SecondNetwork, out.Network
+		}
 	}
 	if p.Peer != nil {
 		out.Peer = *p.Peer

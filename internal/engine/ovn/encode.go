@@ -97,8 +97,8 @@ func encodeRouterPolicy(r intent.LogicalRouterPolicy, uuid string, ids map[strin
 
 func encodeRouterPort(r intent.LogicalRouterPort, uuid string, ids map[string]string, have model.Model) rowDraft {
 	p := &nb.LogicalRouterPort{
-		UUID: uuid, Name: r.Name, MAC: r.MAC, Networks: []string{r.Network.String()}, Options: map[string]string{},
-		ExternalIDs: ids,
+		UUID: uuid, Name: r.Name, MAC: r.MAC, Options: map[string]string{}, ExternalIDs: ids,
+		Networks: strings.Fields(intent.FormatNetworks(r.Network, r.SecondNetwork)),
 	}
 	if r.Peer != "" {
 		p.Peer = &r.Peer

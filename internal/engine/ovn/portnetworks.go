@@ -1,7 +1,9 @@
 package ovn
 
 import (
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/engine/ovn/nb"
@@ -10,39 +12,51 @@ import (
 	"github.com/sallyport/sallyport/internal/model/state"
 )
 
-// OwnPortNetworks returns the networks of our ports of a router, by port.
+// OwnPortNetworks returns the networks of our ports of a router, by port, or nil if there is no such router.
 func (c *Client) OwnPortNetworks(router string) map[string]netip.Prefix {
-	return c.portNetworks(router, true)
-}
-
-// ForeignPortNetworks returns the networks of the ports of a router that are not ours, by port. Ports with several
-// networks are left out.
-func (c *Client) ForeignPortNetworks(router string) map[string]netip.Prefix {
-	return c.portNetworks(router, false)
-}
-
-// portNetworks returns the networks of the ports of a router that are ours or not ours, or nil if there is no such
-// router.
-func (c *Client) portNetworks(router string, ours bool) map[string]netip.Prefix {
-	s := c.current.Load()
-	if s == nil {
-		return nil
-	}
-	r := s.routerByName(router)
-	if r == nil {
+	if s := c.current.Load(); s == nil || s.routerByName(router) == nil {
 		return nil
 	}
 	out := map[string]netip.Prefix{}
-	for _, uuid := range r.Ports {
-		p, there := rowByUUID[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
-		if !there || (portOrigin(router, p) != state.Ref{}) != ours {
-			continue
-		}
+	for p := range c.routerPorts(router, true) {
 		if network := decodeRouterPort(p).Network; network.IsValid() {
 			out[p.Name] = network
 		}
 	}
 	return out
+}
+
+// ForeignPortNetworks returns the networks of the ports of a router that are not ours, by port, as
+// intent.FormatNetworks formats them.
+func (c *Client) ForeignPortNetworks(router string) map[string]string {
+	var out map[string]string
+	for p := range c.routerPorts(router, false) {
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[p.Name] = strings.Join(slices.Sorted(slices.Values(p.Networks)), " ")
+	}
+	return out
+}
+
+// routerPorts visits the ports of a router that are ours or not ours.
+func (c *Client) routerPorts(router string, ours bool) iter.Seq[*nb.LogicalRouterPort] {
+	return func(visit func(*nb.LogicalRouterPort) bool) {
+		s := c.current.Load()
+		if s == nil {
+			return
+		}
+		r := s.routerByName(router)
+		if r == nil {
+			return
+		}
+		for _, uuid := range r.Ports {
+			p, there := rowByUUID[nb.LogicalRouterPort](s, nb.LogicalRouterPortTable, uuid)
+			if there && (portOrigin(router, p) != state.Ref{}) == ours && !visit(p) {
+				return
+			}
+		}
+	}
 }
 
 // PortNetwork returns the network of a router port. It is invalid if there is no such port.

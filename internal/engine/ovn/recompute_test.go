@@ -82,7 +82,7 @@ func TestEveryTableHasAHandling(t *testing.T) {
 		intent.GatewayChassis{},
 		intent.HAChassisGroup{},
 		intent.NBGlobalOption{},
-		intent.RouterPortNetwork{},
+		intent.RouterPortNetworks{},
 		intent.RowOption{Table: nb.LogicalRouterTable},
 	} {
 		if _, known := northdHandling[row.Key("acme").Table]; !known {

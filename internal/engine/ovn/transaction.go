@@ -68,8 +68,8 @@ func (t *transaction) addChange(c rowChange) error {
 		return fmt.Errorf("router %s does not exist in the northbound database", t.shard)
 	case isRowKind[intent.RowOption](*c.After):
 		return t.setRowOption((*c.After).(intent.RowOption))
-	case isRowKind[intent.RouterPortNetwork](*c.After):
-		return t.setPortNetworks((*c.After).(intent.RouterPortNetwork))
+	case isRowKind[intent.RouterPortNetworks](*c.After):
+		return t.setPortNetworks((*c.After).(intent.RouterPortNetworks))
 	case isRowKind[intent.VIP](*c.After):
 		return t.putVIP(have, (*c.After).(intent.VIP))
 	case !there:
@@ -236,13 +236,13 @@ func (t *transaction) setRowOption(o intent.RowOption) error {
 	return t.appendOps(t.session.nbClient.Where(row).Mutate(row, mutations...))
 }
 
-// setPortNetworks changes the address of a port of Kube-OVN.
-func (t *transaction) setPortNetworks(n intent.RouterPortNetwork) error {
+// setPortNetworks changes the addresses of a port of Kube-OVN.
+func (t *transaction) setPortNetworks(n intent.RouterPortNetworks) error {
 	p := t.session.routerPortByName(n.Port)
 	if p == nil {
 		return fmt.Errorf("port %s does not exist", n.Port)
 	}
-	moved := &nb.LogicalRouterPort{UUID: p.UUID, Networks: []string{n.Network.String()}}
+	moved := &nb.LogicalRouterPort{UUID: p.UUID, Networks: strings.Fields(n.Networks)}
 	return t.appendOps(t.session.nbClient.Where(moved).Update(moved, &moved.Networks))
 }
 

@@ -71,6 +71,7 @@ const (
 	WaitingForEIp      = "WaitingForEIp"
 	NoWayBack          = "NoWayBack"
 	SomePortTaken      = "SomePortTaken"
+	FamilyMissing      = "FamilyMissing"
 	TooManyPorts       = "TooManyPorts"
 	NoAddressForChecks = "NoAddressForChecks"
 	NoGatewayNode      = "NoGatewayNode"
@@ -281,8 +282,9 @@ var Reasons = []ReasonDoc{
 	},
 	{
 		"ResolvedRefs", NetworkNotSupported,
-		"The network's subnet has IPv6, which Kube-OVN can't connect to a VPC.",
-		"Use an IPv4 subnet for the network.",
+		"The network can't be used with this family: its Subnet has IPv6, which Kube-OVN can't connect to a VPC; or IPv6 " +
+			"is asked for where it is not served.",
+		"Use IPv4. The operator can set spec.ipv6 of the ExternalNetwork, whose Subnet must have IPv4 only.",
 	},
 	{
 		"ResolvedRefs", SubnetNotFound, "A Subnet that the ExternalNetwork names does not exist.",
@@ -319,8 +321,9 @@ var Reasons = []ReasonDoc{
 		"Wait. The object is set up once there is an address.",
 	},
 	{
-		"ResolvedRefs", FamilyNotServed, "The network has no gateway of the IP family of a destination.",
-		"Remove the destination, or ask the operator to add such a gateway.",
+		"ResolvedRefs", FamilyNotServed, "The network has no gateway of the IP family of a destination, or the named EIp has " +
+			"not the family that the Service asks for.",
+		"Remove the destination, or ask the operator to add such a gateway; or name another EIp.",
 	},
 	{"Programmed", Programmed, "Everything was observed in Kubernetes and in the OVN northbound database.", "Nothing."},
 	{
@@ -344,6 +347,11 @@ var Reasons = []ReasonDoc{
 		"Programmed", NoWayBack,
 		"The project's subnet has no reserved address left for the return path of another network.",
 		"Use a network that the project already uses, or a project with a larger subnet.",
+	},
+	{
+		"Programmed", FamilyMissing,
+		"The Service asks for addresses of both families and has one. The message says why it has not the other.",
+		"Follow the message, or set ipFamilyPolicy to PreferDualStack or SingleStack.",
 	},
 	{
 		"Programmed", WaitingForEngine, "Kube-OVN has not processed an object yet.",

@@ -52,7 +52,9 @@ type LogicalRouterPort struct {
 	Name    string
 	MAC     string
 	Network netip.Prefix
-	Peer    string
+	// SecondNetwork is the network of the other family. Invalid: none.
+	SecondNetwork netip.Prefix
+	Peer          string
 	// RouteTable is the routing table for packets that enter through this port. Empty: the main table.
 	RouteTable string
 	// HAChassisGroup is the name of the chassis group that the port is bound to. Empty: the port is distributed, or
@@ -69,11 +71,23 @@ func (p LogicalRouterPort) Key(router string) RowKey {
 func (p LogicalRouterPort) Equal(o Row) bool { return Row(p) == o }
 
 func (p LogicalRouterPort) String() string {
-	text := fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, p.Network, p.Peer, p.RouteTable)
+	text := fmt.Sprintf("%s %s peer=%s table=%q", p.MAC, FormatNetworks(p.Network, p.SecondNetwork), p.Peer, p.RouteTable)
 	if p.HAChassisGroup != "" {
 		text += " held by " + p.HAChassisGroup
 	}
 	return text
+}
+
+// FormatNetworks formats the valid ones of a port's networks, sorted as text and separated by spaces.
+func FormatNetworks(networks ...netip.Prefix) string {
+	var out []string
+	for _, n := range networks {
+		if n.IsValid() {
+			out = append(out, n.String())
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
 }
 
 // GatewayChassis is a chassis that a router port may be bound to. OVN selects the one with the highest priority of

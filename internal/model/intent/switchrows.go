@@ -69,23 +69,23 @@ func (o RowOption) Equal(other Row) bool { return Row(o) == other }
 
 func (o RowOption) String() string { return o.Value }
 
-// RouterPortNetwork is the address and prefix length of a router port that Kube-OVN created. Kube-OVN sets it once, and
-// does not update it when the OvnEip of the port gets another address. The intent contains it only while the port has a
-// wrong address: the port belongs to Kube-OVN, and no part of it is ours.
-type RouterPortNetwork struct {
-	Port    string
-	Network netip.Prefix
+// RouterPortNetworks are the addresses and prefix lengths of a router port that Kube-OVN created. Kube-OVN sets them once,
+// and does not update them when the OvnEip of the port gets another address; it knows nothing of IPv6. The intent contains
+// them only while the port has others: the port belongs to Kube-OVN, and no part of it is ours.
+type RouterPortNetworks struct {
+	Port     string
+	Networks string // as FormatNetworks returns them
 }
 
 // Key returns the port's name.
-func (p RouterPortNetwork) Key(router string) RowKey {
+func (p RouterPortNetworks) Key(router string) RowKey {
 	return RowKey{"Logical_Router_Port", router, p.Port + " networks"}
 }
 
 // Equal compares all fields.
-func (p RouterPortNetwork) Equal(o Row) bool { return Row(p) == o }
+func (p RouterPortNetworks) Equal(o Row) bool { return Row(p) == o }
 
-func (p RouterPortNetwork) String() string { return p.Network.String() }
+func (p RouterPortNetworks) String() string { return p.Networks }
 
 // LogicalRouterStaticRoute is a static route.
 type LogicalRouterStaticRoute struct {

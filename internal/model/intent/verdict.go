@@ -112,7 +112,9 @@ type ServiceFacts struct {
 	// Foreign: we are no longer responsible for it, and what we have written is deleted.
 	Foreign bool
 	Address netip.Addr
-	Ports   []PortFacts
+	// SecondAddress is the address of the other family; invalid: none.
+	SecondAddress netip.Addr
+	Ports         []PortFacts
 	// Lonely: it has no endpoints. Expires: it will be deleted for that reason.
 	Lonely, Expires bool
 }

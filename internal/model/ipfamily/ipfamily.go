@@ -75,3 +75,13 @@ func FirstPrefix(f Family, from []netip.Prefix) netip.Prefix {
 	}
 	return netip.Prefix{}
 }
+
+// Parse returns the family with the name that Kubernetes uses; zero: there is none.
+func Parse(name string) Family {
+	for _, f := range Both {
+		if f.String() == name {
+			return f
+		}
+	}
+	return 0
+}

@@ -67,6 +67,9 @@ type VpcInput struct {
 	Engine Engine
 	// AddressOwners are the OvnEips that have the addresses requested by the shard's EIps.
 	AddressOwners map[netip.Addr]AddressOwner
+	// IPv6Owners are the EIps of all shards by the IPv6 address in their status, present only if the shard has EIps of
+	// that family. Of several with one address, the oldest.
+	IPv6Owners map[netip.Addr]Meta
 }
 
 // Config is the operator's configuration for all projects.
@@ -306,6 +309,12 @@ type Meta struct {
 	DeletedAt time.Time
 }
 
+// IsEarlier reports whether an object is older than another; of the same age, the first by name.
+func (m Meta) IsEarlier(than Meta) bool {
+	return cmp.Or(m.Created.Compare(than.Created), strings.Compare(m.Namespace, than.Namespace),
+		strings.Compare(m.Name, than.Name)) < 0
+}
+
 // Project is a tenant's request for a VPC.
 type Project struct {
 	Meta
@@ -323,10 +332,11 @@ type Project struct {
 // EIp is a request for an external address.
 type EIp struct {
 	Meta
-	Type           string     // network type
-	Network        string     // network name
-	ExistingOvnEip string     // spec.childRef: an existing OvnEip
-	Address        netip.Addr // requested address; invalid: any
+	Type           string          // network type
+	Network        string          // network name
+	ExistingOvnEip string          // spec.childRef: an existing OvnEip
+	Family         ipfamily.Family // of its address; zero: IPv4
+	Address        netip.Addr      // requested address; invalid: any
 	// SharedWith are the other namespaces whose Services may bind to it.
 	SharedWith []string
 	// StatusAddress is the address in its status: the one it had before its OvnEip was deleted. Accepted is the
@@ -345,7 +355,8 @@ type FIp struct {
 	Address       netip.Addr
 	Pod           string
 	VM, Interface string
-	Outbound      bool // connections of the target use the address as well
+	Family        ipfamily.Family // of an EIp of its own; zero: IPv4
+	Outbound      bool            // connections of the target use the address as well
 	Malformed
 }
 
@@ -379,8 +390,12 @@ type ExternalSubnet struct {
 	Gateway netip.Addr // of the prefix's family
 	// Unsupported: it has a prefix of a family that Kube-OVN can't connect a VPC to, and perhaps no other.
 	Unsupported bool
-	Free        int
-	Used        int
+	// Second is the same wire in IPv6, whose addresses Sallyport assigns; nil: it has none. It has the same names and the
+	// same port of the router. Pool is the part of it from which EIps get addresses.
+	Second *ExternalSubnet
+	Pool   netip.Prefix
+	Free   int
+	Used   int
 	// ReservedRanges are the addresses reserved for other hosts on the wire: spec.excludeIps of the Subnet, which
 	// includes the gateway's.
 	ReservedRanges []AddressRange
@@ -423,8 +438,8 @@ type Engine struct {
 	RouterPorts map[string]bool
 	// OrphanedSince is when the router was first seen without its Vpc; zero: it has one, or does not exist.
 	OrphanedSince time.Time
-	// PortNetworks are the networks of the ports that Kube-OVN created, by name.
-	PortNetworks map[string]netip.Prefix
+	// PortNetworks are the networks of the ports that Kube-OVN created, by name, and as OVN has them.
+	PortNetworks map[string]string
 	// Leftovers are the names of rows that Kube-OVN creates for a VPC besides the router and does not remove with it.
 	Leftovers []string
 	// UsedIPs is the number of addresses of the project's subnet in use by pods, and UsedIPRanges the addresses.
@@ -557,8 +572,9 @@ type ExternalNetwork struct {
 	SharedAddresses map[netip.Addr]string
 	// Malformed is the reason why its selectors are invalid; then it admits nobody.
 	Malformed  Malformed
-	ReturnPath ReturnPath // empty: the operator's default
-	Uplink     *Uplink    // how nodes are attached to it; nil: they are not
+	ReturnPath ReturnPath    // empty: the operator's default
+	Second     *SecondPrefix // of the wire, in IPv6; nil: none
+	Uplink     *Uplink       // how nodes are attached to it; nil: they are not
 }
 
 // Service is a request for a load balancer.
@@ -573,6 +589,10 @@ type Service struct {
 	Address           netip.Addr
 	Type              string
 
+	// Families are those of the addresses it asks for, the preferred one first; empty: IPv4. NeedsAll: it must have all.
+	Families []ipfamily.Family
+	NeedsAll bool
+
 	Ports           []Port
 	SourceRanges    []netip.Prefix // allowed client prefixes; none: any
 	AffinitySeconds int            // session affinity timeout; 0: no affinity
@@ -585,8 +605,8 @@ type Service struct {
 	OmittedEndpoints int
 	// IdleSince is when it lost its last endpoint; zero: it has some, or this was not checked yet.
 	IdleSince time.Time
-	// StatusAddress is the address in its status, and HasManagedStatus whether the controller wrote the status.
-	StatusAddress    netip.Addr
+	// StatusAddresses are the addresses in its status, and HasManagedStatus whether the controller wrote the status.
+	StatusAddresses  []netip.Addr
 	HasManagedStatus bool
 	Malformed
 }

@@ -29,7 +29,7 @@ func describeProgrammed(v intent.Verdict) string {
 		}
 	case intent.ServiceFacts:
 		if f.Address.IsValid() {
-			return "served at " + f.Address.String()
+			return "served at " + f.Address.String() + secondAddress(f)
 		}
 	case intent.EgressIPFacts:
 		var all []string
@@ -74,4 +74,12 @@ func formatQuota(used, quota int) string {
 		return fmt.Sprint(used)
 	}
 	return fmt.Sprintf("%d/%d", used, quota)
+}
+
+// secondAddress returns a Service's address of the other family as the end of a sentence.
+func secondAddress(f intent.ServiceFacts) string {
+	if !f.SecondAddress.IsValid() {
+		return ""
+	}
+	return " and " + f.SecondAddress.String()
 }

@@ -83,7 +83,7 @@ func renderStatus(v intent.Verdict, programmed intent.Finding) intent.Status {
 // serviceStatusKey is everything that the status of a Service depends on. Most Services of a project have the same
 // status, which is rendered once.
 type serviceStatusKey struct {
-	address                        netip.Addr
+	address, second                netip.Addr
 	generation                     int64
 	accepted, resolved, programmed intent.Finding
 	lonely, expires                bool
@@ -98,7 +98,7 @@ func newServiceStatusKey(v intent.Verdict, programmed intent.Finding) (serviceSt
 		return serviceStatusKey{}, false
 	}
 	return serviceStatusKey{
-		f.Address, v.Generation, v.Accepted, v.Resolved, programmed, f.Lonely, f.Expires,
+		f.Address, f.SecondAddress, v.Generation, v.Accepted, v.Resolved, programmed, f.Lonely, f.Expires,
 	}, true
 }
 
@@ -334,10 +334,6 @@ func eipStatus(v intent.Verdict, f intent.EIpFacts, ready bool) kubedcv1.EIpStat
 
 // serviceStatus returns Kubernetes' own status of a Service, including ports that it can't have.
 func serviceStatus(f intent.ServiceFacts) map[string]any {
-	if !f.Address.IsValid() {
-		return map[string]any{}
-	}
-	ingress := map[string]any{"ip": f.Address.String(), "ipMode": "VIP"}
 	var ports []any
 	for _, p := range f.Ports {
 		if p.Refused.OK() {
@@ -349,10 +345,21 @@ func serviceStatus(f intent.ServiceFacts) map[string]any {
 			"error":    "kube-dc.com/" + p.Refused.Reason,
 		})
 	}
-	if len(ports) > 0 {
-		ingress["ports"] = ports
+	var addresses []any
+	for _, a := range []netip.Addr{f.Address, f.SecondAddress} {
+		if !a.IsValid() {
+			continue
+		}
+		ingress := map[string]any{"ip": a.String(), "ipMode": "VIP"}
+		if len(ports) > 0 {
+			ingress["ports"] = ports
+		}
+		addresses = append(addresses, ingress)
 	}
-	return map[string]any{"loadBalancer": map[string]any{"ingress": []any{ingress}}}
+	if len(addresses) == 0 {
+		return map[string]any{}
+	}
+	return map[string]any{"loadBalancer": map[string]any{"ingress": addresses}}
 }
 
 // endpointsCondition returns the condition for whether a Service has endpoints.
