@@ -229,7 +229,7 @@ fuzz: ## Look for input that breaks a parser or a promise of compile: every fuzz
 	@test/fuzz '$(FUZZ)' $(FUZZTIME)
 
 # Every list at full size. show-ground runs CI itself seven times and is not among them.
-LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform show-real show-day
+LISTS := show-lab show-core show-return show-lb show-egress show-agent show-view show-tenancy show-house show-scale show-platform show-ipv6 show-real show-day
 
 .PHONY: nightly
 nightly: ## Run everything at full size and print one table; what fails does not stop the rest (root)
@@ -313,6 +313,10 @@ show-house: parts chart ## Show how the code is named, sized and documented, and
 show-scale: parts chart ## Show what grows with the number of projects, at full size, a line for each item (root)
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -p 1 -v -run '^TestScale' ./test/e2e/scale ./test/e2e/egress -show
 	SALLYPORT_SIZE=full go test -count=1 -timeout 120m -v -run '^Test(Balancer5Speed|Scale9Abuse)' ./test/e2e/loadbalancer
+
+.PHONY: show-ipv6
+show-ipv6: parts chart ## Show IPv6 on external networks by packets, a line for each; what is not built prints NOT RUN (root)
+	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestIPv6' ./test/e2e/ipv6 -show
 
 .PHONY: show-platform
 show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promises, at full size, a line for each (root)

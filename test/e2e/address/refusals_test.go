@@ -151,6 +151,8 @@ var eipCases = []validationCase{
 	},
 	{"EIp", "{ipAddress: '2001:db8::9'}", "{ipAddress: 100.65.0.256}", "must be one address"},
 	{"EIp", "{}", "{externalNetworkType: a b}", "a type of network is a word"},
+	{"EIp", "{ipFamily: IPv6, ipAddress: '2001:db8::9'}", "{ipFamily: Dual}", "Unsupported value"},
+	{"EIp", "{childRef: x, ipFamily: IPv4}", "{childRef: x, ipFamily: IPv6}", "childRef and ipFamily IPv6 exclude each other"},
 }
 
 var fipCases = []validationCase{
@@ -178,6 +180,10 @@ var fipCases = []validationCase{
 		"eip and externalNetworkType exclude each other",
 	},
 	{"FIp", "{ipAddress: 'fd00:10::7'}", "{ipAddress: web}", "must be one address"},
+	{
+		"FIp", "{ipAddress: 'fd00:10::7', ipFamily: IPv6}", "{ipAddress: 'fd00:10::7', ipFamily: IPv6, eip: a}",
+		"eip and ipFamily exclude each other",
+	},
 }
 
 var networkCases = []validationCase{
@@ -209,6 +215,19 @@ var networkCases = []validationCase{
 		"ExternalNetwork", "{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], method: VRF, legs: true, addresses: [198.51.100.0/24]}}",
 		"{type: cloud, nodes: {interface: eth1, gateways: [192.0.2.1], legs: true}}", "legs are of method VRF",
 	},
+	{
+		"ExternalNetwork", "{type: cloud, subnets: [a], ipv6: {cidr: '2001:db8::/64', gateway: '2001:db8::1'}}",
+		"{type: cloud, subnets: [a], ipv6: {cidr: 192.0.2.0/24, gateway: '2001:db8::1'}}", "cidr must be an IPv6 prefix",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, subnets: [a], ipv6: {cidr: '2001:db8::/64', gateway: '2001:db8::1', range: '2001:db8::1:0/112'}}",
+		"{type: cloud, subnets: [a], ipv6: {cidr: '2001:db8::/64', gateway: 192.0.2.1}}", "gateway must be an IPv6 address",
+	},
+	{
+		"ExternalNetwork", "{type: cloud, subnets: [a], ipv6: {cidr: '2001:db8::/64', gateway: '2001:db8::1', range: ''}}",
+		"{type: cloud, subnets: [a], ipv6: {cidr: '2001:db8::/64', gateway: '2001:db8::1', range: '2001:db8::1'}}",
+		"range must be an IPv6 prefix",
+	},
 	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{subnets: [a]}", "spec.type: Required"},
 	{"ExternalNetwork", "{type: cloud, subnets: [a]}", "{type: '', subnets: [a]}", "type must not be empty"},
 	{"ExternalNetwork", "{type: cloud, subnets: [a, b]}", "{type: cloud, subnets: [a, a]}", "uplicate"},
@@ -238,6 +257,10 @@ var updateCases = []validationCase{
 	{"EIp", "{childRef: a}", "{childRef: b}", "childRef can't be changed"},
 	{"EIp", "{ipAddress: 100.65.0.9}", "{ipAddress: 100.65.0.10}", "ipAddress can't be changed"},
 	{"EIp", "{}", "{externalNetworkType: '', childRef: ''}", ""},
+	{"EIp", "{}", "{ipFamily: IPv4}", ""},
+	{"EIp", "{}", "{ipFamily: IPv6}", "ipFamily can't be changed"},
+	{"EIp", "{ipFamily: IPv6}", "{}", "ipFamily can't be changed"},
+	{"FIp", "{ipAddress: 'fd00:10::7', ipFamily: IPv6}", "{ipAddress: 'fd00:10::7'}", "ipFamily can't be changed"},
 
 	{
 		"FIp", "{ipAddress: 10.0.0.7, externalNetworkType: cloud}",

@@ -69,7 +69,7 @@ What is false has a reason and a message with the next step. [All reasons](condi
 | ` + "`healthCheckNodePort`" + ` | not used: nobody has to find out which nodes have endpoints |
 | ` + "`sessionAffinity`" + ` | by the client's address, for each protocol; OVN's longest timeout is 65535 s |
 | ` + "`publishNotReadyAddresses`" + ` | endpoints that are not ready get connections, too |
-| ` + "`ipFamilyPolicy`" + ` | IPv4 only: Kube-OVN 1.16 has no IPv6 on external networks; ` + "`RequireDualStack`" + ` is refused |
+| ` + "`ipFamilyPolicy`" + ` | both families on the project's default network, if it has ` + "`spec.ipv6`" + `; elsewhere IPv4, and ` + "`RequireDualStack`" + ` says why |
 | ` + "`trafficDistribution`" + ` | not used: all ready endpoints get connections |
 
 ## How fast it is

@@ -163,7 +163,7 @@ var behaviours = []struct {
 	{"test/e2e/network/dual_stack.go", []behaviour{
 		{
 			"a Service of two families, or of IPv6, is reached by each", "",
-			"Not built: Kube-OVN 1.16 has IPv4 addresses on external networks only. Who requires IPv6 is told so; who prefers both gets IPv4 (families).",
+			"This cluster has Services in IPv4 only: see make show-ipv6. Who prefers both gets IPv4 (families).",
 		},
 		{"pods, nodes and cluster addresses have both families", "", whyOther},
 	}},

@@ -236,6 +236,11 @@ func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
 	r.ExpectAnswer(t, "internet", "http://"+r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP"), "shop",
 		"203.0.113.10")
 	r.ExpectAnswer(t, "internet", "http://"+r.serviceIngress(t, "globex-web", "shop")+":443", "shop", "203.0.113.10")
+	harness.ExpectContains(t, out, "fip.kube-dc.com/shop-ipv6 condition met")
+	r.ExpectAnswer(t, "internet", "http://["+r.ReadStatusField(t, "FIp", "globex-six", "shop-ipv6", "externalIP")+"]", "shop",
+		"2001:db8:113::10")
+	r.DeleteAndWait(t, "Project", "globex", "six")
+	r.DeleteAndWait(t, "ExternalNetwork", "", "cloud") // later pages describe a network with IPv4
 }
 
 // followNodes checks that nodes answer through the interface of the request after the steps of the page, and not
