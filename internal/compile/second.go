@@ -15,7 +15,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/snapshot"
 )
 
-// The second family of an external network (ADR 50). Kube-OVN assigns and translates IPv4 only, so the addresses and rows
+// The second family of an external network (ADR 51). Kube-OVN assigns and translates IPv4 only, so the addresses and rows
 // of the other family are ours: the network of the router's port, NAT, VIPs, policies and the on-link port's second
 // network. An EIp has one family. The second family of a subnet is a subnet of its own, with the same name and router port.
 
