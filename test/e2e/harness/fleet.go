@@ -39,7 +39,7 @@ func (f *ScaleFixture) MeasureRestart(t *testing.T, item *show.Item) {
 	begin := time.Now()
 	f.idle = false
 	f.Controller.Start(t)
-	f.waitForMetrics(t, 2*time.Minute, func(now map[string]float64) bool {
+	f.WaitForMetrics(t, 2*time.Minute, func(now map[string]float64) bool {
 		return now["sallyport_shards_waiting"] == 0 && SumShardRuns(now) >= float64(f.Size)
 	})
 	ready, cpu := time.Since(begin), f.Controller.CPUTime(t)
@@ -130,7 +130,7 @@ func (f *ScaleFixture) WaitIdle(t *testing.T) {
 	t.Helper()
 	const still = 2500 * time.Millisecond
 	since := time.Now()
-	f.waitForMetrics(t, 15*time.Minute, func(now map[string]float64) bool {
+	f.WaitForMetrics(t, 15*time.Minute, func(now map[string]float64) bool {
 		if done := SumShardRuns(now); done != f.runsDone || now["sallyport_shards_waiting"] > 0 {
 			f.runsDone, f.idle, since = done, false, time.Now()
 		}
@@ -139,9 +139,9 @@ func (f *ScaleFixture) WaitIdle(t *testing.T) {
 	})
 }
 
-// waitForMetrics polls the controller's metrics until the condition holds. A controller that has just started does not
+// WaitForMetrics polls the controller's metrics until the condition holds. A controller that has just started does not
 // answer.
-func (f *ScaleFixture) waitForMetrics(t *testing.T, limit time.Duration, holds func(map[string]float64) bool) {
+func (f *ScaleFixture) WaitForMetrics(t *testing.T, limit time.Duration, holds func(map[string]float64) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -421,8 +421,11 @@ func newObjectTracker(t *testing.T, api dynamic.Interface) *objectTracker {
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(api, 0)
 	for _, kind := range []string{"Project", "EIp", "FIp", "Namespace"} {
 		heard := func(o any) { c.recordObject(kind, o) }
-		_, err := informers.ForResource(ResourceForRef(ObjectRef(kind, "",
-			""))).Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		informer := informers.ForResource(ResourceForRef(ObjectRef(kind, "", ""))).Informer()
+		if err := informer.SetTransform(TrimObject); err != nil {
+			t.Fatal(err)
+		}
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: heard, UpdateFunc: func(_, o any) { heard(o) },
 		})
 		if err != nil {
@@ -431,6 +434,14 @@ func newObjectTracker(t *testing.T, api dynamic.Interface) *objectTracker {
 	}
 	informers.Start(t.Context().Done())
 	return c
+}
+
+// TrimObject leaves out what takes most of the memory of a small object.
+func TrimObject(o any) (any, error) {
+	if u, is := o.(*unstructured.Unstructured); is {
+		u.SetManagedFields(nil)
+	}
+	return o, nil
 }
 
 func (c *objectTracker) recordObject(kind string, o any) {

@@ -120,13 +120,16 @@ func (f memoryFixture) createServices(t *testing.T, count int) {
 }
 
 // createService creates a Service and its endpoints.
-func (f memoryFixture) createService(ctx context.Context, i int) error {
+func (f memoryFixture) createService(ctx context.Context, i int) error { return f.createServiceAt(ctx, i, "") }
+
+// createServiceAt creates a Service with a cluster IP, and its endpoints.
+func (f memoryFixture) createServiceAt(ctx context.Context, i int, clusterIP string) error {
 	namespace, name, no := f.NamespaceOf(i%f.Size), fmt.Sprintf("s%05d", i), false
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: map[string]string{kubedcv1.BindAnnotation: sharedEIP},
 	}}
 	service.Spec = corev1.ServiceSpec{
-		Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: &no,
+		Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: &no, ClusterIP: clusterIP,
 		Ports: []corev1.ServicePort{{Port: int32(1000 + i/f.Size)}},
 	}
 	if _, err := f.Client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{}); err != nil {

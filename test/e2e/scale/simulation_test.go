@@ -2,8 +2,8 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	kubedcv1 "github.com/sallyport/sallyport/api/kubedc/v1"
@@ -27,19 +27,23 @@ import (
 // simulatedProjectsVariable overrides the number of projects of the simulation.
 const simulatedProjectsVariable = "SALLYPORT_SIMULATED_PROJECTS"
 
+// maxSimulatedStart is how long the controller may take until every project has run. It is no figure.
+const maxSimulatedStart = 20 * time.Minute
+
 // simulation is a cluster of a real API server, a real northbound database and the real controller. Kube-OVN has a
-// stand-in, and nothing carries packets.
+// stand-in, and nothing carries packets. All projects but the first are copies of it.
 type simulation struct {
 	serviceFixture
 	standIn *kubeOVNStandIn
 
 	projects, services, pods, nodes int // services and pods are for each project
+	nextAddress                     int // number of the first external address that no copy has
 }
 
 // TestScale8Simulation measures start, memory and changes in a cluster that is too large for a lab with packets.
 func TestScale8Simulation(t *testing.T) {
 	item := scaleItems.Item(t, 8)
-	s := simulation{
+	s := &simulation{
 		projects: show.ChooseSize(10000, 10), services: show.ChooseSize(10, 4), pods: show.ChooseSize(10, 4),
 		nodes: show.ChooseSize(1000, 10),
 	}
@@ -48,58 +52,88 @@ func TestScale8Simulation(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", simulatedProjectsVariable, err)
 		}
-		s.projects, s.services, s.pods, s.nodes = n, 10, 10, max(1, n/10)
+		s.projects, s.services, s.pods, s.nodes = n, 10, 10, max(10, n/10)
 	}
-	f := harness.NewScaleFixture(t)
-	for _, process := range []string{"kube-ovn-controller", "ovn-northd", "node1-ovn-controller"} {
-		f.ControlLab(t, "pause", process)
-	}
-	s.serviceFixture = serviceFixture{f, nil, harness.NewLoadBalancerWatch(t, f.Cluster)}
-	s.standIn = startStandIn(t, f, map[string]netip.Addr{
-		"ext-cloud": netip.MustParseAddr("100.65.1.0"), "ext-public": netip.MustParseAddr("198.18.1.0"),
-	})
 	begun := time.Now()
-	s.populate(t)
-	s.WaitIdle(t)
-	s.expectAllProgrammed(t)
-	resident, peak := s.Controller.MemoryUsage(t)
-	item.AddFigure("%d projects with %d Services and %d pods each, %d nodes: created and in force after %.0f s "+
-		"(the lab's API server included), %.1f s of the controller's CPU; %d MiB, at most %d MiB", s.projects, s.services,
-		s.pods, s.nodes, time.Since(begun).Seconds(), s.Controller.CPUTime(t).Seconds(), resident, peak)
+	made := s.create(t)
+	item.AddFigure("%d projects with %d Services and %d pods each, %d nodes: %s; ready after %.0f s", s.projects,
+		s.services, s.pods, s.nodes, made, time.Since(begun).Seconds())
 	item.AddFigure("%s", s.measureStart(t))
+	s.expectAllProgrammed(t)
 	for _, text := range s.measureChanges(t) {
 		item.AddFigure("%s", text)
 	}
+	item.AddFigure("at the end: %s", s.describeMemory(t))
 }
 
-// populate creates nodes, and projects with an address, Services and pods.
-func (s *simulation) populate(t *testing.T) {
+// create starts a lab, makes one project in it and copies it. The controller is stopped then.
+func (s *simulation) create(t *testing.T, flags ...string) string {
 	t.Helper()
-	group, ctx := errgroup.WithContext(harness.Within(t, show.ChooseSize(3*time.Hour, 3*time.Minute)))
-	group.SetLimit(24)
-	for i := range s.nodes {
-		group.Go(func() error {
-			_, err := s.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: simulatedNode(i)},
-			}, metav1.CreateOptions{})
-			return err
-		})
+	f := harness.NewScaleFixture(t, flags...)
+	// Killed, not paused: a database keeps everything that a client which is paused has not read.
+	for _, process := range []string{"kube-ovn-controller", "ovn-northd", "node1-ovn-controller"} {
+		f.ControlLab(t, "kill", process)
 	}
-	s.Size = s.projects // NamespaceOf and createService distribute over them
-	for i := range s.projects {
-		group.Go(func() error { return s.populateProject(ctx, i) })
+	s.serviceFixture = serviceFixture{f, nil, nil}
+	s.standIn = startStandIn(t, f, 0)
+	s.Size = 1
+	s.populate(t)
+	s.WaitIdle(t)
+	s.expectProgrammed(t, 1)
+
+	s.Controller.Stop(syscall.SIGTERM)
+	s.standIn.stop()
+	etcd, api := s.readCommand(t, "etcd"), s.readCommand(t, "kube-apiserver")
+	for _, process := range []string{"kube-controller-manager", "kube-scheduler", "kube-apiserver"} {
+		f.ControlLab(t, "kill", process)
 	}
-	if err := group.Wait(); err != nil {
+	// Copies are large transactions, of which etcd keeps 10,000 in memory and on disk unless it is told otherwise.
+	s.rerunProcess(t, "etcd", append(etcd, "--snapshot-count=200", "--snapshot-catchup-entries=20"))
+	made := s.copyProjects(t)
+	s.Size = s.projects
+	s.rerunProcess(t, "kube-apiserver", api)
+	harness.Eventually(t, "the API server has read all objects", func() bool {
+		return s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
+	})
+	s.standIn = startStandIn(t, f, s.nextAddress)
+	s.watch = harness.NewLoadBalancerWatch(t, s.Cluster)
+	return made
+}
+
+// readCommand returns the program of a process and its arguments.
+func (s *simulation) readCommand(t *testing.T, process string) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSuffix(s.readProcessFile(t, process, "cmdline"), "\x00"), "\x00")
+}
+
+// rerunProcess replaces a process of the lab. It collects garbage more often than in a small lab.
+func (s *simulation) rerunProcess(t *testing.T, name string, command []string) {
+	t.Helper()
+	if err := s.Run(harness.Within(t, harness.Patience), name, append([]string{"env", "GOGC=50"}, command...)...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *simulation) populateProject(ctx context.Context, i int) error {
-	if err := s.CreateObject(ctx, "Project", "fleet", harness.ProjectName(i),
+// populate creates a node and the first project, with an address, Services and pods.
+func (s *simulation) populate(t *testing.T) {
+	t.Helper()
+	ctx := harness.Within(t, harness.Patience)
+	if _, err := s.Client.CoreV1().Nodes().Create(ctx, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: simulatedNode(0)},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.populateProject(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *simulation) populateProject(ctx context.Context) error {
+	if err := s.CreateObject(ctx, "Project", "fleet", harness.ProjectName(0),
 		"cidrBlock: 10.0.0.0/24, egressNetworkType: cloud"); err != nil {
 		return err
 	}
-	namespace := s.NamespaceOf(i)
+	namespace := s.NamespaceOf(0)
 	// without both no pod is accepted
 	if err := s.Objects.Wait(ctx, harness.ObjectRef("Subnet", "", ownership.VPCSubnetName(namespace)),
 		harness.IsReady); err != nil {
@@ -114,16 +148,16 @@ func (s *simulation) populateProject(ctx context.Context, i int) error {
 	}
 	services := memoryFixture{ScaleFixture: s.ScaleFixture}
 	for n := range s.services {
-		if err := services.createService(ctx, n*s.projects+i); err != nil {
+		if err := services.createServiceAt(ctx, n, clusterAddress(n).String()); err != nil {
 			return err
 		}
 	}
 	for n := range s.pods {
-		if err := s.createPod(ctx, namespace, n, simulatedNode((i+n)%s.nodes)); err != nil {
+		if err := s.createPod(ctx, namespace, n, simulatedNode(n%s.nodes)); err != nil {
 			return err
 		}
 	}
-	return s.standIn.createPodPorts(ctx, namespace, s.pods)
+	return s.standIn.createPodPorts(ctx, namespace, 0, s.pods)
 }
 
 // createPod creates a pod that runs on a node without a kubelet.
@@ -143,7 +177,9 @@ func (s *simulation) createPod(ctx context.Context, namespace string, n int, nod
 	return err
 }
 
-func simulatedNode(i int) string { return fmt.Sprintf("simulated-%04d", i) }
+const simulatedNodePrefix = "simulated-"
+
+func simulatedNode(i int) string { return fmt.Sprintf(simulatedNodePrefix+"%04d", i) }
 
 func simulatedPod(n int) string { return fmt.Sprintf("pod-%d", n) }
 
@@ -152,13 +188,49 @@ func simulatedPodAddress(n int) string { return fmt.Sprintf("10.0.0.%d", 150+n) 
 // expectAllProgrammed fails the test unless all Services have their address and all Projects are in force.
 func (s *simulation) expectAllProgrammed(t *testing.T) {
 	t.Helper()
-	wanted := s.projects * s.services
-	harness.Eventually(t, fmt.Sprintf("%d Services are Programmed", wanted), func() bool {
-		return s.countProgrammed(t) >= wanted
+	s.expectProgrammed(t, s.projects)
+}
+
+func (s *simulation) expectProgrammed(t *testing.T, projects int) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%d Services are Programmed", projects*s.services), func() bool {
+		return s.countProgrammed(t) >= projects*s.services
 	})
-	for i := range s.projects {
+	for _, i := range []int{0, projects / 2, projects - 1} {
 		s.WaitForObject(t, "Project", "fleet", harness.ProjectName(i), manifest.True("Programmed"))
 	}
+}
+
+// readProcessFile reads a file in the /proc directory of a process of the lab.
+func (s *simulation) readProcessFile(t *testing.T, name, file string) string {
+	t.Helper()
+	status, err := s.Status(harness.Within(t, harness.Patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range status.Processes {
+		if p.Name == name {
+			return harness.ReadFile(t, s.Inside(fmt.Sprintf("/proc/%d/%s", p.PID, file)))
+		}
+	}
+	t.Fatalf("the lab has no process %s", name)
+	return ""
+}
+
+// describeMemory returns the resident memory of everything large.
+func (s *simulation) describeMemory(t *testing.T) string {
+	t.Helper()
+	resident, peak := s.Controller.MemoryUsage(t)
+	texts := []string{fmt.Sprintf("controller %d MiB, at most %d MiB", resident, peak)}
+	for _, name := range []string{"ovn-nb1", "kube-apiserver", "etcd"} {
+		for line := range strings.Lines(s.readProcessFile(t, name, "status")) {
+			var kib int
+			if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kib); err == nil {
+				texts = append(texts, fmt.Sprintf("%s %d MiB", name, kib/1024))
+			}
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // countProgrammed returns the number of Services with the condition Programmed.
@@ -183,25 +255,81 @@ func (s *simulation) countProgrammed(t *testing.T) (count int) {
 	}
 }
 
-// measureStart restarts the controller, which writes nothing if nothing has changed.
+// measureStart starts the controller, which writes nothing, because nothing has changed.
 func (s *simulation) measureStart(t *testing.T) string {
 	t.Helper()
-	s.Controller.Stop(syscall.SIGTERM)
 	begin := time.Now()
 	s.Controller.Start(t)
+	s.WaitForMetrics(t, maxSimulatedStart, func(now map[string]float64) bool {
+		return harness.SumShardRuns(now) >= float64(s.projects) && now["sallyport_shards_waiting"] == 0
+	})
+	run := time.Since(begin)
 	s.WaitIdle(t)
-	// WaitIdle waits for some seconds of idleness
-	text := fmt.Sprintf("restart: idle after at most %.0f s, %.1f s of CPU", time.Since(begin).Seconds(),
-		s.Controller.CPUTime(t).Seconds())
-	if n := s.Controller.CountWrites(t); n > 0 {
-		t.Errorf("%.0f writes after a restart at which nothing had changed", n)
+	now := s.Controller.ReadMetrics(t)
+	writes := harness.SumWrites(now)
+	if writes > 0 {
+		t.Errorf("%.0f writes after a restart at which nothing had changed: %v", writes,
+			harness.CounterIncreases(map[string]float64{}, now))
 	}
-	runs := harness.SumShardRuns(s.Controller.ReadMetrics(t))
-	if runs < float64(s.projects) {
-		t.Errorf("%.0f shards were run for %d projects", runs, s.projects)
+	return fmt.Sprintf("start: every project run after %.0f s, %.1f s of CPU, %.0f runs of shards, %.0f writes; heap "+
+		"%.0f MiB; %s", run.Seconds(), s.Controller.CPUTime(t).Seconds(), harness.SumShardRuns(now), writes,
+		now["go_memstats_heap_alloc_bytes"]/(1<<20), s.describeMemory(t))
+}
+
+// simulatedChange is a change of one kind.
+type simulatedChange struct {
+	what    string
+	prepare func(i int) // before the time starts; may be nil
+	do      func(i int) // returns when the change is in force
+}
+
+// changes are the changes that are measured, in order. They are in the first projects.
+func (s *simulation) changes(t *testing.T) []simulatedChange {
+	create := func(kind, namespace, name, spec string) {
+		if err := s.CreateObject(harness.Within(t, harness.Patience), kind, namespace, name, spec); err != nil {
+			t.Fatal(err)
+		}
 	}
-	resident, peak := s.Controller.MemoryUsage(t)
-	return fmt.Sprintf("%s, %.0f runs of shards, 0 writes; %d MiB, at most %d MiB", text, runs, resident, peak)
+	createAndWait := func(kind, namespace, name, spec string) {
+		create(kind, namespace, name, spec)
+		s.WaitForObject(t, kind, namespace, name, manifest.True("Programmed"))
+	}
+	name := func(i int) string { return fmt.Sprintf("one%d", i) }
+	const podsBefore = 20 // more than any project has
+	namespace := s.NamespaceOf(0)
+	return []simulatedChange{
+		{"a Service created", nil, func(i int) { s.applyService(t, i, "10.0.0.8") }},
+		{"an EndpointSlice changed", nil, func(i int) { s.applyService(t, i, "10.0.0.9") }},
+		{"a Service deleted", nil, func(i int) {
+			s.manage(t, s.Objects.Delete, s.manifests(name(i), 2000+i, "10.0.0.9"))
+			s.waitForVIP(t, name(i), harness.HasNoVIP)
+		}},
+		{"an EIp created", nil, func(i int) { createAndWait("EIp", namespace, name(i), "externalNetworkType: cloud") }},
+		{"a FIp created", nil, func(i int) {
+			createAndWait("FIp", namespace, name(i), fmt.Sprintf("eip: %s, ipAddress: 10.0.0.%d", name(i), 120+i))
+		}},
+		{"a pod created, for which a FIp waits", func(i int) {
+			create("FIp", namespace, "pod-"+name(i), fmt.Sprintf("podTarget: {podName: %s}, externalNetworkType: cloud",
+				simulatedPod(podsBefore+i)))
+		}, func(i int) {
+			ctx := harness.Within(t, harness.Patience)
+			if err := errors.Join(s.standIn.createPodPorts(ctx, namespace, podsBefore+i, 1),
+				s.createPod(ctx, namespace, podsBefore+i, simulatedNode(0))); err != nil {
+				t.Fatal(err)
+			}
+			s.WaitForObject(t, "FIp", namespace, "pod-"+name(i), manifest.True("Programmed"))
+		}},
+		{"an EgressIP created, until its first status (no node can hold it)", nil, func(i int) {
+			create("EgressIP", "", name(i), fmt.Sprintf("egressIPs: [100.65.254.%d], namespaceSelector: "+
+				"{matchLabels: {kubernetes.io/metadata.name: %s}}", 100+i, namespace))
+			s.WaitForObject(t, "EgressIP", "", name(i), func(o *unstructured.Unstructured) bool {
+				return o != nil && harness.FindCondition(o, "Programmed") != nil
+			})
+		}},
+		{"a Project created", nil, func(i int) {
+			createAndWait("Project", "fleet", "new-"+name(i), "cidrBlock: 10.0.0.0/24, egressNetworkType: cloud")
+		}},
+	}
 }
 
 // measureChanges makes some changes of each kind, and returns the time until each was in force and the controller's
@@ -209,26 +337,12 @@ func (s *simulation) measureStart(t *testing.T) string {
 func (s *simulation) measureChanges(t *testing.T) (out []string) {
 	t.Helper()
 	const count = 3
-	for _, change := range []struct {
-		what string
-		do   func(i int)
-	}{
-		{"a Service created", func(i int) { s.applyService(t, i, "10.0.0.8") }},
-		{"an endpoint changed", func(i int) { s.applyService(t, i, "10.0.0.9") }},
-		{"a Service deleted", func(i int) {
-			s.manage(t, s.Objects.Delete, s.manifests(fmt.Sprintf("one%d", i), 2000+i, "10.0.0.9"))
-			s.waitForVIP(t, fmt.Sprintf("one%d", i), harness.HasNoVIP)
-		}},
-		{"an EIp and a FIp created", func(i int) { s.CreateProbeFIP(t, i) }},
-		{"a Project created", func(i int) {
-			name := harness.ProjectName(s.projects + i)
-			if err := s.CreateObject(harness.Within(t, harness.Patience), "Project", "fleet", name,
-				"cidrBlock: 10.0.0.0/24, egressNetworkType: cloud"); err != nil {
-				t.Fatal(err)
+	for _, change := range s.changes(t) {
+		for i := range count {
+			if change.prepare != nil {
+				change.prepare(i)
 			}
-			s.WaitForObject(t, "Project", "fleet", name, manifest.True("Programmed"))
-		}},
-	} {
+		}
 		s.WaitIdle(t)
 		before := s.Controller.CPUTime(t)
 		var took []time.Duration
@@ -241,6 +355,7 @@ func (s *simulation) measureChanges(t *testing.T) (out []string) {
 		cpu := (s.Controller.CPUTime(t) - before) / count
 		out = append(out, fmt.Sprintf("%s: %.0f ms (median of %d), %.0f ms of CPU", change.what,
 			harness.Milliseconds(harness.MedianDuration(took)), count, harness.Milliseconds(cpu)))
+		t.Log(out[len(out)-1])
 	}
 	return append(out, "the CPU of a change includes seconds of idleness around it: "+strings.TrimSpace(s.measureIdle(t)))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -38,8 +37,11 @@ type kubeOVNStandIn struct {
 	queue  workqueue.TypedRateLimitingInterface[manifest.Ref]
 	stores map[string]cache.Store // objects by kind
 
+	workers sync.WaitGroup
+	stop    func() // called again it does nothing
+
 	mu          sync.Mutex
-	nextAddress map[string]netip.Addr // by external subnet
+	nextAddress int                   // number of the next external address
 	created     map[string]bool       // routers, switches and ports that exist, by name
 	failed      map[manifest.Ref]error
 }
@@ -55,13 +57,14 @@ var standInKinds = map[string]func(*kubeOVNStandIn, context.Context, *unstructur
 }
 
 // startStandIn runs it until the test ends.
-func startStandIn(t *testing.T, f *harness.ScaleFixture, firstAddresses map[string]netip.Addr) *kubeOVNStandIn {
+func startStandIn(t *testing.T, f *harness.ScaleFixture, nextAddress int) *kubeOVNStandIn {
 	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
 	s := &kubeOVNStandIn{
 		api: f.API, nb: f.NewNBClient(t, "Logical_Router", &nb.LogicalRouter{}),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[manifest.Ref](
 			20*time.Millisecond, time.Second)),
-		stores: map[string]cache.Store{}, nextAddress: maps.Clone(firstAddresses), created: map[string]bool{},
+		stores: map[string]cache.Store{}, nextAddress: nextAddress, created: map[string]bool{},
 		failed: map[manifest.Ref]error{},
 	}
 	if err := s.nb.Connect(harness.Within(t, harness.Patience)); err != nil {
@@ -70,6 +73,9 @@ func startStandIn(t *testing.T, f *harness.ScaleFixture, firstAddresses map[stri
 	informers := dynamicinformer.NewDynamicSharedInformerFactory(f.API, 0)
 	for kind := range standInKinds {
 		informer := informers.ForResource(harness.ResourceForRef(harness.ObjectRef(kind, "", ""))).Informer()
+		if err := informer.SetTransform(harness.TrimObject); err != nil {
+			t.Fatal(err)
+		}
 		add := func(o any) {
 			if u, is := o.(*unstructured.Unstructured); is {
 				s.queue.Add(harness.ObjectRef(kind, "", u.GetName()))
@@ -82,13 +88,19 @@ func startStandIn(t *testing.T, f *harness.ScaleFixture, firstAddresses map[stri
 			t.Fatal(err)
 		}
 	}
-	informers.Start(t.Context().Done())
+	informers.Start(ctx.Done())
 	informers.WaitForCacheSync(harness.Within(t, harness.Patience).Done())
 	for range 8 {
-		go s.work(t.Context())
+		s.workers.Go(func() { s.work(ctx) })
 	}
-	t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		s.queue.ShutDown()
+		s.workers.Wait()
+		stop()
+		s.nb.Close()
+	})
+	t.Cleanup(func() {
+		s.stop()
 		if t.Failed() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -134,6 +146,7 @@ func (s *kubeOVNStandIn) handleVpc(ctx context.Context, o *unstructured.Unstruct
 	if name == kubeovn.ManagementVpc {
 		return true, nil
 	}
+	s.rememberVpc(name, status)
 	if err := s.create(ctx, "router "+name, ovsdb.Operation{
 		Op: ovsdb.OperationInsert, Table: "Logical_Router",
 		Row: ovsdb.Row{"name": name, "external_ids": toOVSMap("vendor", "kube-ovn")},
@@ -159,6 +172,16 @@ func (s *kubeOVNStandIn) handleVpc(ctx context.Context, o *unstructured.Unstruct
 		}
 	}
 	return len(attached) == len(spec.ExtraExternalSubnets), nil
+}
+
+// rememberVpc learns from a status what a stand-in before this one has created.
+func (s *kubeOVNStandIn) rememberVpc(name string, status kubeovn.VpcStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created["router "+name] = s.created["router "+name] || status.Standby
+	for _, subnet := range status.ExtraExternalSubnets {
+		s.created["port "+kubeovn.RouterPort(name, subnet)] = true
+	}
 }
 
 // createExternalPort connects a router to an external subnet, and returns whether the address of the port is given.
@@ -226,18 +249,14 @@ func (s *kubeOVNStandIn) handleOvnEip(ctx context.Context, o *unstructured.Unstr
 	address := spec.V4Ip
 	if address == "" {
 		s.mu.Lock()
-		next, known := s.nextAddress[spec.ExternalSubnet]
-		s.nextAddress[spec.ExternalSubnet] = next.Next()
+		next := s.nextAddress
+		s.nextAddress++
 		s.mu.Unlock()
-		if !known {
-			return true, fmt.Errorf("no addresses for Subnet %s", spec.ExternalSubnet)
-		}
-		address = next.String()
+		address = externalAddress(next).String()
 	}
-	b := netip.MustParseAddr(address).As4()
 	return true, s.writeStatus(ctx, o, kubeovn.OvnEipStatus{
 		Ready: true, Addresses: kubeovn.Addresses{V4Ip: address}, Type: spec.Type,
-		MacAddress: fmt.Sprintf("0a:01:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3]),
+		MacAddress: standInMAC(netip.MustParseAddr(address)),
 	})
 }
 
@@ -263,6 +282,12 @@ func (s *kubeOVNStandIn) handleOvnSnatRule(ctx context.Context, o *unstructured.
 	return true, s.writeStatus(ctx, o, kubeovn.OvnSnatRuleStatus{
 		Ready: true, Vpc: of.Vpc, V4Eip: address, V4IpCidr: of.CIDRBlock,
 	})
+}
+
+// standInMAC returns the MAC address of an external address.
+func standInMAC(a netip.Addr) string {
+	b := a.As4()
+	return fmt.Sprintf("0a:01:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }
 
 // createPorts creates a router port and the switch port that leads to it.
@@ -337,10 +362,10 @@ func (s *kubeOVNStandIn) writeStatus(ctx context.Context, o *unstructured.Unstru
 
 // createPodPorts creates the switch ports of pods in one transaction. Pods are named by number, and so are their
 // addresses.
-func (s *kubeOVNStandIn) createPodPorts(ctx context.Context, namespace string, count int) error {
+func (s *kubeOVNStandIn) createPodPorts(ctx context.Context, namespace string, first, count int) error {
 	var operations []ovsdb.Operation
 	subnet := ownership.VPCSubnetName(namespace)
-	for n := range count {
+	for n := first; n < first+count; n++ {
 		id := fmt.Sprintf("pod%d", n)
 		operations = append(operations, ovsdb.Operation{
 			Op: ovsdb.OperationInsert, Table: "Logical_Switch_Port", UUIDName: id,
