@@ -263,17 +263,22 @@ func (c *compiler) eipNotPermitted(s *service) intent.Finding {
 		name, s.Namespace, s.Namespace)}
 }
 
-// checkEIPReady returns what an EIp waits for before it can be used.
+// checkEIPReady returns what an EIp waits for before it can be used. A full pool is not a step that every EIp goes
+// through, so that whoever uses the EIp gets an event for it.
 func (c *compiler) checkEIPReady(e *eip) intent.Finding {
 	if e.isWanted() && e.waiting.OK() {
 		return intent.Finding{}
 	}
 	why := firstProblem(e.accepted, e.resolved, e.waiting,
 		intent.Finding{Reason: intent.BeingDeleted, Message: "it is being deleted"})
-	return intent.Finding{
+	out := intent.Finding{
 		Reason:  intent.WaitingForEIp,
 		Message: fmt.Sprintf("EIp %s is not ready: %s", e.Name, why.Message),
 	}
+	if why.Reason == intent.PoolExhausted {
+		out.Reason = why.Reason
+	}
+	return out
 }
 
 // checkNoFIPHolds checks that no floating IP holds the EIp, because a floating IP uses all ports.

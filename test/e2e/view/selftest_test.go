@@ -121,7 +121,7 @@ func (f *selftestFixture) checkSelftestFaults(t *testing.T) string {
 	t.Helper()
 	faults := []selftestFault{
 		{
-			what: "an empty pool", code: "WaitingForEIp", check: "tiny: ", seen: "no address is left",
+			what: "an empty pool", code: "PoolExhausted", check: "tiny: ", seen: "no address is left",
 			make:   func(t *testing.T) { harness.CreateTinySubnet("ext-tiny", "tiny", "198.19.8")(t, f.Cluster) },
 			mended: func(t *testing.T) { kubectl(t, f.Cluster, "delete", "subnet", "ext-tiny") },
 		},
