@@ -77,15 +77,10 @@ const (
 	maxEtcdBytes  = 1 << 20
 )
 
-// copyObjects writes the objects of copies 1 to size-1, and of nodes.
-func (s etcdStore) copyObjects(ctx context.Context, c *copier, size int) (perCopy int, err error) {
+// readProject returns the objects of the project, and a node.
+func (s etcdStore) readProject(ctx context.Context, c *copier) (objects []storedObject, node *storedObject, err error) {
 	all, err := s.list(ctx)
-	if err != nil {
-		return 0, err
-	}
 	var project, others [][]byte
-	var objects []storedObject
-	var node *storedObject
 	for _, e := range all {
 		both := slices.Concat(e.Key, e.Value)
 		switch {
@@ -101,18 +96,17 @@ func (s etcdStore) copyObjects(ctx context.Context, c *copier, size int) (perCop
 		}
 	}
 	c.learn(project, others)
+	return objects, node, err
+}
+
+// writeCopies writes copies of objects.
+func (s etcdStore) writeCopies(ctx context.Context, objects []storedObject, c *copier, first, end int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(4)
-	write := func(objects []storedObject, i int) {
+	for i := first; i < end; i++ {
 		group.Go(func() error { return s.writeCopy(ctx, objects, c, i) })
 	}
-	for i := 1; i < c.nodes && node != nil; i++ {
-		write([]storedObject{*node}, i)
-	}
-	for i := 1; i < size; i++ {
-		write(objects, i)
-	}
-	return len(objects), group.Wait()
+	return group.Wait()
 }
 
 func (s etcdStore) writeCopy(ctx context.Context, objects []storedObject, c *copier, i int) error {
@@ -289,21 +283,22 @@ type rowReference struct {
 	to                  []string
 }
 
-// copyRows writes the rows of copies 1 to size-1.
-func (s *rowStore) copyRows(c *copier, size int) (perCopy int, err error) {
+// storedRows are the rows of the project, as operations that create them, and what refers to them.
+type storedRows struct {
+	inserts    []storedText
+	references []rowReference
+}
+
+// readProject returns the rows of the project.
+func (s *rowStore) readProject(c *copier) (out storedRows, err error) {
 	rows, err := s.list()
-	if err != nil {
-		return 0, err
-	}
 	project := s.selectProject(rows)
-	var inserts []storedText
-	var references []rowReference
 	for _, uuid := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[uuid]
 		if _, is := project[uuid]; is {
 			c.own[uuid] = true
-			inserts = append(inserts, newStoredText(fmt.Appendf(nil, `{"op": "insert", "table": %q, "uuid": %q, "row": %s}`,
-				row.table, uuid, row.text)))
+			out.inserts = append(out.inserts, newStoredText(fmt.Appendf(nil,
+				`{"op": "insert", "table": %q, "uuid": %q, "row": %s}`, row.table, uuid, row.text)))
 			continue
 		}
 		for column, value := range row.columns {
@@ -314,28 +309,23 @@ func (s *rowStore) copyRows(c *copier, size int) (perCopy int, err error) {
 				}
 			}
 			if len(r.to) > 0 {
-				references = append(references, r)
+				out.references = append(out.references, r)
 			}
 		}
 	}
-	const atOnce = 20 // copies in a transaction
-	for first := 1; first < size; first += atOnce {
-		if err := s.writeCopies(inserts, references, c, first, min(first+atOnce, size)); err != nil {
-			return 0, err
-		}
-	}
-	return len(inserts), nil
+	return out, err
 }
 
-func (s *rowStore) writeCopies(inserts []storedText, references []rowReference, c *copier, first, end int) error {
+// writeCopies writes copies of rows in one transaction.
+func (s *rowStore) writeCopies(rows storedRows, c *copier, first, end int) error {
 	var body []byte
 	for i := first; i < end; i++ {
 		known := map[string]string{}
-		for _, insert := range inserts {
+		for _, insert := range rows.inserts {
 			body = append(insert.appendCopy(body, c, i, known), ',')
 		}
 	}
-	for n, r := range references {
+	for n, r := range rows.references {
 		var to []string
 		for i := first; i < end; i++ {
 			for _, uuid := range r.to {
@@ -352,19 +342,48 @@ func (s *rowStore) writeCopies(inserts []storedText, references []rowReference, 
 	return err
 }
 
-// copyProjects makes a cluster with one project one with size projects, and returns what it took. Nothing else may write
-// to it.
+// projectTemplate is what is stored for the first project of a simulated cluster.
+type projectTemplate struct {
+	copier
+	objects []storedObject
+	node    *storedObject
+	rows    storedRows
+}
+
+// readTemplate reads the first project.
+func (s *simulation) readTemplate(t *testing.T) {
+	t.Helper()
+	s.template = &projectTemplate{copier: copier{nodes: s.nodes, services: s.services, own: map[string]bool{}}}
+	store, ctx := newEtcdStore(s.OwnNS()), harness.Within(t, harness.Patience)
+	var err error
+	if s.template.objects, s.template.node, err = store.readProject(ctx, &s.template.copier); err != nil {
+		t.Fatal(err)
+	}
+	if s.template.node == nil || len(s.template.objects) == 0 {
+		t.Fatal("the project is not in etcd")
+	}
+	rows, err := newRowStore(s.Inside(s.DatabaseFile("nb1", "sock")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.conn.Close() //nolint:errcheck // nothing to flush
+	if s.template.rows, err = rows.readProject(&s.template.copier); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyProjects adds copies until there are s.projects projects, and returns what it took. Nothing else may write.
 func (s *simulation) copyProjects(t *testing.T) string {
 	t.Helper()
-	begun, ctx := time.Now(), harness.Within(t, time.Hour)
-	c := &copier{nodes: s.nodes, services: s.services, own: map[string]bool{}}
+	begun, ctx, c := time.Now(), harness.Within(t, time.Hour), &s.template.copier
 	store := newEtcdStore(s.OwnNS())
-	harness.Eventually(t, "etcd answers", func() bool {
-		_, err := store.list(ctx)
-		return err == nil
-	})
-	objects, err := store.copyObjects(ctx, c, s.projects)
-	if err != nil {
+	harness.Eventually(t, "etcd answers", func() bool { return store.post(ctx, "range", []byte(`{"key": "AA=="}`), &struct{}{}) == nil })
+	if s.Size == 1 {
+		if err := store.writeCopies(ctx, []storedObject{*s.template.node}, c, 1, s.nodes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.writeCopies(ctx, s.template.objects, c, s.Size, s.projects); err != nil {
 		t.Fatal(err)
 	}
 	stored := time.Since(begun)
@@ -373,11 +392,13 @@ func (s *simulation) copyProjects(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer rows.conn.Close() //nolint:errcheck // nothing to flush
-	perCopy, err := rows.copyRows(c, s.projects)
-	if err != nil {
-		t.Fatal(err)
+	const atOnce = 500      // copies in a transaction
+	for first := s.Size; first < s.projects; first += atOnce {
+		if err := rows.writeCopies(s.template.rows, c, first, min(first+atOnce, s.projects)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s.nextAddress = firstCopied + s.projects*len(c.addresses)
-	return fmt.Sprintf("%d objects and %d rows for each project, copied in %.0f and %.0f s", objects, perCopy,
-		stored.Seconds(), (time.Since(begun) - stored).Seconds())
+	s.Size = s.projects
+	return fmt.Sprintf("%d objects and %d rows for each project, copied in %.0f and %.0f s", len(s.template.objects),
+		len(s.template.rows.inserts), stored.Seconds(), (time.Since(begun) - stored).Seconds())
 }

@@ -84,6 +84,15 @@ func (f memoryFixture) measureMemory(t *testing.T) (out memoryUse) {
 	f.Controller.Stop(syscall.SIGTERM)
 	f.Controller.Start(t)
 	f.WaitIdle(t)
+	return f.readMemory(t)
+}
+
+// reservedHeap is what main reserves of the heap for the pace of garbage collection. It needs no memory.
+const reservedHeap = 64 << 20
+
+// readMemory returns the memory that the controller uses after a garbage collection.
+func (f memoryFixture) readMemory(t *testing.T) (out memoryUse) {
+	t.Helper()
 	out.resident, out.peak = f.Controller.MemoryUsage(t)
 	// the profile of a heap begins with a garbage collection if one is asked for
 	answer, err := http.Get("http://" + f.profiles + "/debug/pprof/heap?gc=1")
@@ -120,7 +129,9 @@ func (f memoryFixture) createServices(t *testing.T, count int) {
 }
 
 // createService creates a Service and its endpoints.
-func (f memoryFixture) createService(ctx context.Context, i int) error { return f.createServiceAt(ctx, i, "") }
+func (f memoryFixture) createService(ctx context.Context, i int) error {
+	return f.createServiceAt(ctx, i, "")
+}
 
 // createServiceAt creates a Service with a cluster IP, and its endpoints.
 func (f memoryFixture) createServiceAt(ctx context.Context, i int, clusterIP string) error {

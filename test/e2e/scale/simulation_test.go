@@ -36,8 +36,9 @@ type simulation struct {
 	serviceFixture
 	standIn *kubeOVNStandIn
 
-	projects, services, pods, nodes int // services and pods are for each project
-	nextAddress                     int // number of the first external address that no copy has
+	projects, services, pods, nodes int    // services and pods are for each project
+	profiles                        string // address of the controller's profiles
+	template                        *projectTemplate
 }
 
 // TestScale8Simulation measures start, memory and changes in a cluster that is too large for a lab with packets.
@@ -69,7 +70,8 @@ func TestScale8Simulation(t *testing.T) {
 // create starts a lab, makes one project in it and copies it. The controller is stopped then.
 func (s *simulation) create(t *testing.T, flags ...string) string {
 	t.Helper()
-	f := harness.NewScaleFixture(t, flags...)
+	s.profiles = harness.FreeAddress(t)
+	f := harness.NewScaleFixture(t, append(flags, "--pprof-address", s.profiles)...)
 	// Killed, not paused: a database keeps everything that a client which is paused has not read.
 	for _, process := range []string{"kube-ovn-controller", "ovn-northd", "node1-ovn-controller"} {
 		f.ControlLab(t, "kill", process)
@@ -83,6 +85,7 @@ func (s *simulation) create(t *testing.T, flags ...string) string {
 
 	s.Controller.Stop(syscall.SIGTERM)
 	s.standIn.stop()
+	s.readTemplate(t)
 	etcd, api := s.readCommand(t, "etcd"), s.readCommand(t, "kube-apiserver")
 	for _, process := range []string{"kube-controller-manager", "kube-scheduler", "kube-apiserver"} {
 		f.ControlLab(t, "kill", process)
@@ -90,14 +93,52 @@ func (s *simulation) create(t *testing.T, flags ...string) string {
 	// Copies are large transactions, of which etcd keeps 10,000 in memory and on disk unless it is told otherwise.
 	s.rerunProcess(t, "etcd", append(etcd, "--snapshot-count=200", "--snapshot-catchup-entries=20"))
 	made := s.copyProjects(t)
-	s.Size = s.projects
-	s.rerunProcess(t, "kube-apiserver", api)
-	harness.Eventually(t, "the API server has read all objects", func() bool {
-		return s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(t.Context()).Error() == nil
-	})
-	s.standIn = startStandIn(t, f, s.nextAddress)
+	// Its cache would need 10 GiB for 10,000 projects. It answers from etcd instead.
+	s.rerunProcess(t, "kube-apiserver", append(api, "--watch-cache=false"))
+	s.waitAPIReady(t)
+	s.continueStandIn(t)
 	s.watch = harness.NewLoadBalancerWatch(t, s.Cluster)
 	return made
+}
+
+// continueStandIn starts another stand-in. The external addresses of all copies are taken.
+func (s *simulation) continueStandIn(t *testing.T) {
+	t.Helper()
+	s.standIn = startStandIn(t, s.ScaleFixture, firstCopied+s.Size*len(s.template.addresses))
+}
+
+// growTo adds copies while the API server runs, and waits until the controller has read them.
+func (s *simulation) growTo(t *testing.T, projects int) {
+	t.Helper()
+	s.Controller.Stop(syscall.SIGTERM)
+	s.standIn.stop()
+	s.projects = projects
+	s.copyProjects(t)
+	s.continueStandIn(t)
+	s.startController(t)
+}
+
+// startController starts the controller and waits until every project has run.
+func (s *simulation) startController(t *testing.T) {
+	t.Helper()
+	s.Controller.Start(t)
+	s.WaitForMetrics(t, maxSimulatedStart, func(now map[string]float64) bool {
+		return harness.SumShardRuns(now) >= float64(s.projects) && now["sallyport_shards_waiting"] == 0
+	})
+}
+
+// waitAPIReady waits until the API server has read all objects.
+func (s *simulation) waitAPIReady(t *testing.T) {
+	t.Helper()
+	ctx, ticks := harness.Within(t, maxSimulatedStart), time.NewTicker(time.Second)
+	defer ticks.Stop()
+	for s.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() != nil {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			t.Fatal("the API server is not ready")
+		}
+	}
 }
 
 // readCommand returns the program of a process and its arguments.
@@ -259,21 +300,19 @@ func (s *simulation) countProgrammed(t *testing.T) (count int) {
 func (s *simulation) measureStart(t *testing.T) string {
 	t.Helper()
 	begin := time.Now()
-	s.Controller.Start(t)
-	s.WaitForMetrics(t, maxSimulatedStart, func(now map[string]float64) bool {
-		return harness.SumShardRuns(now) >= float64(s.projects) && now["sallyport_shards_waiting"] == 0
-	})
+	s.startController(t)
 	run := time.Since(begin)
 	s.WaitIdle(t)
+	use := memoryFixture{s.ScaleFixture, s.profiles}.readMemory(t)
 	now := s.Controller.ReadMetrics(t)
 	writes := harness.SumWrites(now)
 	if writes > 0 {
 		t.Errorf("%.0f writes after a restart at which nothing had changed: %v", writes,
 			harness.CounterIncreases(map[string]float64{}, now))
 	}
-	return fmt.Sprintf("start: every project run after %.0f s, %.1f s of CPU, %.0f runs of shards, %.0f writes; heap "+
+	return fmt.Sprintf("start: every project run after %.0f s, %.1f s of CPU, %.0f runs of shards, %.0f writes; live heap "+
 		"%.0f MiB; %s", run.Seconds(), s.Controller.CPUTime(t).Seconds(), harness.SumShardRuns(now), writes,
-		now["go_memstats_heap_alloc_bytes"]/(1<<20), s.describeMemory(t))
+		(use.heap-reservedHeap)/(1<<20), s.describeMemory(t))
 }
 
 // simulatedChange is a change of one kind.

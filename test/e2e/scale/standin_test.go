@@ -41,8 +41,8 @@ type kubeOVNStandIn struct {
 	stop    func() // called again it does nothing
 
 	mu          sync.Mutex
-	nextAddress int                   // number of the next external address
-	created     map[string]bool       // routers, switches and ports that exist, by name
+	nextAddress int             // number of the next external address
+	created     map[string]bool // routers, switches and ports that exist, by name
 	failed      map[manifest.Ref]error
 }
 
@@ -89,7 +89,7 @@ func startStandIn(t *testing.T, f *harness.ScaleFixture, nextAddress int) *kubeO
 		}
 	}
 	informers.Start(ctx.Done())
-	informers.WaitForCacheSync(harness.Within(t, harness.Patience).Done())
+	informers.WaitForCacheSync(harness.Within(t, maxSimulatedStart).Done())
 	for range 8 {
 		s.workers.Go(func() { s.work(ctx) })
 	}

@@ -15,13 +15,14 @@ var (
 	maxTakeoverDelay = harness.TimeLimit(time.Second)
 )
 
-// TestScale6Takeover kills the leader of two controllers and makes a change as soon as the other leads. Every shard is in
-// its queue then.
+// TestScale6Takeover kills the leader of two controllers of a simulated cluster and makes a change as soon as the other
+// leads. Every shard is in its queue then.
 func TestScale6Takeover(t *testing.T) {
 	harness.RunQuietly(t)
 	item := scaleItems.Item(t, 6)
-	f := harness.NewScaleFixture(t, "--leader-elect=true")
-	f.GrowTo(t, show.ChooseSize(1000, 5))
+	f := &simulation{projects: show.ChooseSize(1000, 10), services: show.ChooseSize(10, 4), pods: 4, nodes: 10}
+	made := f.create(t, "--leader-elect=true")
+	f.startController(t)
 	f.WaitIdle(t)
 	standby := f.NewController(t, t.TempDir(), "--leader-elect=true")
 	standby.StartForTest(t)
@@ -39,8 +40,8 @@ func TestScale6Takeover(t *testing.T) {
 		return err == nil && now["sallyport_leading"] == 1
 	})
 	change := f.CreateProbeFIP(t, 1)
-	item.AddFigure("%d projects, the leader is killed: the standby leads after %.1f s; a new address with its FIp is in "+
-		"force %.1f s later, in steady state after %.1f s", f.Size, taken.Seconds(), change.Seconds(), steady.Seconds())
+	item.AddFigure("%d projects with %d Services each (%s), the leader is killed: the standby leads after %.1f s; a new "+
+		"address with its FIp is in force %.2f s later, in steady state after %.2f s", f.Size, f.services, made, taken.Seconds(), change.Seconds(), steady.Seconds())
 	if taken > maxTakeover {
 		t.Errorf("the standby leads after %s, wanted %s", taken, maxTakeover)
 	}
