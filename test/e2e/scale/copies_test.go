@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sallyport/sallyport/internal/model/intent"
@@ -72,13 +73,20 @@ func (c *copier) vary(text string, i int) string {
 		}
 		return text
 	case len(text) == 36:
-		if c.own[text] { // numbers of copies are unique in the last part
-			return fmt.Sprintf("%s%06x%s", text[:24], i, text[30:])
+		if c.own[text] {
+			return varyIdentifier(text, i)
 		}
 		return text
 	default:
 		return c.varyAddress(netip.MustParseAddr(text), i).String()
 	}
+}
+
+// varyIdentifier returns an identifier for copy i: a bijection of the first 32 bits, which ovsdb-server uses as a hash.
+func varyIdentifier(text string, i int) string {
+	first, _ := strconv.ParseUint(text[:8], 16, 32) // the pattern allows nothing else
+	const odd = 2654435761
+	return fmt.Sprintf("%08x%s", uint32(first)^uint32(i*odd), text[8:]) //nolint:gosec // the low 32 bits are meant
 }
 
 // onLinkMAC returns the MAC address of the on-link loopback port of a project.
