@@ -140,7 +140,7 @@ func skipFailedOrigins[K state.Key[K], V state.Value[V]](failed map[state.Ref]bo
 
 // hasRemovals reports whether a plan removes something.
 func hasRemovals(p state.Prepared) bool {
-	return p.Err == nil && slices.ContainsFunc(p.ChangeLines(), func(l state.Line) bool { return l.Removes })
+	return p.Err == nil && slices.ContainsFunc(p.ChangeKeys(), func(l state.Line) bool { return l.Removes })
 }
 
 func changeLines(plans []state.Plan) (out []string) {

@@ -330,7 +330,7 @@ func (s *Reconciler) keepMemo(of shard.Shard, work *Work) bool {
 }
 
 // isAtRest reports whether the work of a run has left nothing to do.
-func (w *Work) isAtRest() bool { return !w.wroteObjects && len(w.changeLines()) == 0 }
+func (w *Work) isAtRest() bool { return !w.wroteObjects && len(w.changes()) == 0 }
 
 // checkMemo compares a memo that was just used with a fresh compilation, if it is time to. It returns false if the memo
 // is wrong.

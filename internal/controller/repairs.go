@@ -62,7 +62,7 @@ func (r *repairCounter) beginRun(of shard.Shard) bool {
 // countRepairs counts the changes that are about to be applied.
 func (r *repairCounter) countRepairs(w *Work) {
 	for _, s := range w.steps {
-		for _, line := range s.ChangeLines() {
+		for _, line := range s.ChangeKeys() {
 			if !line.Held {
 				r.total.WithLabelValues(s.system).Inc()
 			}
@@ -76,7 +76,7 @@ func (r *repairCounter) endRun(of shard.Shard, w *Work) {
 		return
 	}
 	for _, p := range w.steps {
-		if len(p.ChangeLines()) > 0 {
+		if len(p.ChangeKeys()) > 0 {
 			return
 		}
 	}

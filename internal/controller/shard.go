@@ -365,7 +365,7 @@ func (w *Work) isWaiting() bool {
 		}
 	}
 	for _, p := range w.steps {
-		for _, l := range p.ChangeLines() {
+		for _, l := range p.ChangeKeys() {
 			if l.Held {
 				return true
 			}

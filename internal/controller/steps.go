@@ -67,10 +67,10 @@ func (w *Work) Plans() []state.Plan {
 	return out
 }
 
-// changeLines returns the changes of all steps.
-func (w *Work) changeLines() (out []state.Line) {
+// changes returns the changes of all steps, without text.
+func (w *Work) changes() (out []state.Line) {
 	for _, s := range w.steps {
-		out = append(out, s.ChangeLines()...)
+		out = append(out, s.ChangeKeys()...)
 	}
 	return out
 }
@@ -81,7 +81,7 @@ func (w *Work) changeLines() (out []state.Line) {
 func (w *Work) reobserve() error {
 	for i := range w.steps {
 		s := &w.steps[i]
-		if s.prepareAgain == nil || len(s.ChangeLines()) == 0 {
+		if s.prepareAgain == nil || len(s.ChangeKeys()) == 0 {
 			continue
 		}
 		w.wroteObjects = w.wroteObjects || s.system == systemKubernetes

@@ -14,6 +14,8 @@ import (
 type Plan interface {
 	// Scope describes what the target owns.
 	Scope() string
+	// ChangeKeys returns the lines of all changes without their text, in order. Callers must not modify them.
+	ChangeKeys() []Line
 	// ChangeLines returns a line for each change, in order. Callers must not modify them.
 	ChangeLines() []Line
 	// DesiredLines returns a line for everything that the target should hold, in order.
@@ -25,7 +27,7 @@ type Plan interface {
 
 // Line is a change of a plan, or a desired entry.
 type Line struct {
-	Text   string
+	Text   string // empty in those of ChangeKeys
 	Key    string // key of the entry
 	Origin Ref
 	// Removes: the change is a removal. Held: a guard blocks the change for now.
@@ -64,6 +66,8 @@ type plan[K Key[K], V Value[V]] struct {
 
 	renderLines sync.Once
 	lines       []Line // of the changes
+	listKeys    sync.Once
+	keys        []Line // of the changes, without text
 }
 
 // PreparePlan observes a target and computes its changes. It writes nothing.
@@ -161,18 +165,30 @@ func (l Line) String() string {
 
 func (p *plan[K, V]) Scope() string { return p.target.Scope() }
 
-// ChangeLines renders the lines once: a run asks for them several times, and there may be thousands.
-func (p *plan[K, V]) ChangeLines() []Line {
-	p.renderLines.Do(func() {
+// ChangeKeys makes the lines once: a run asks for them several times, and there may be thousands. It never needs the text,
+// which takes longer than everything else for objects of hundreds of kilobytes.
+func (p *plan[K, V]) ChangeKeys() []Line {
+	p.listKeys.Do(func() {
 		allowed := make(map[K]bool, len(p.allowed))
 		for _, c := range p.allowed {
 			allowed[c.Key] = true
 		}
-		p.lines = make([]Line, 0, len(p.changes))
+		p.keys = make([]Line, 0, len(p.changes))
 		for _, c := range p.changes {
-			p.lines = append(p.lines, Line{
-				Text: c.String(), Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key],
+			p.keys = append(p.keys, Line{
+				Key: c.Key.String(), Origin: c.Origin, Removes: c.IsRemoval(), Held: !allowed[c.Key],
 			})
+		}
+	})
+	return p.keys
+}
+
+// ChangeLines renders the text of the lines once.
+func (p *plan[K, V]) ChangeLines() []Line {
+	p.renderLines.Do(func() {
+		p.lines = slices.Clone(p.ChangeKeys())
+		for i, c := range p.changes {
+			p.lines[i].Text = c.String()
 		}
 	})
 	return p.lines

@@ -41,7 +41,7 @@ type Outcome struct {
 func NewOutcome(plans []state.Plan, failures []state.Failure) Outcome {
 	out := Outcome{Missing: map[state.Ref][]string{}, Failed: map[state.Ref][]string{}}
 	for _, p := range plans {
-		for _, l := range p.ChangeLines() {
+		for _, l := range p.ChangeKeys() {
 			if !l.Removes {
 				out.Missing[l.Origin] = append(out.Missing[l.Origin], l.Key)
 			}

@@ -85,7 +85,7 @@ func (c *nodePathCluster) countChanges(t testing.TB) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(plan.ChangeLines())
+	return len(plan.ChangeKeys())
 }
 
 // writeNodePaths puts NodePaths as they are after the API server has stored what we applied.
