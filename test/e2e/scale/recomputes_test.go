@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
 )
@@ -32,8 +30,8 @@ var maxOthersMedian = harness.TimeLimit(400 * time.Millisecond)
 // often.
 func (f *serviceFixture) measureChurn(t *testing.T, item *show.Item) {
 	t.Helper()
-	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(1), sharedEIP,
-		"externalNetworkType: cloud"); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(1), "front",
+		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
 	}
 	length := show.ChooseSize(20*time.Second, 6*time.Second)

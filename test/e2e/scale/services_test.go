@@ -3,15 +3,11 @@ package scale
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sallyport/sallyport/test/e2e/harness"
 	"github.com/sallyport/sallyport/test/show"
@@ -35,11 +31,12 @@ var serviceSteps = []string{"created", "changed", "deleted"}
 // row for each Service, which Sallyport had before: such a row makes northd compute everything when it is removed.
 func TestScale2Services(t *testing.T) {
 	item := scaleItems.Item(t, 2)
+	f := &serviceFixture{ScaleFixture: harness.NewScaleFixture(t)}
+	f.north, f.watch = newNorthd(t, f.ScaleFixture), harness.NewLoadBalancerWatch(t, f.Cluster)
 	sizes := show.ChooseSize([]int{50, 500, 1000}, []int{5, 20})
-	f, grow := newServiceFixture(t, sizes[0])
 	cost := map[string][]time.Duration{}
 	for _, size := range sizes {
-		grow(size)
+		f.GrowTo(t, size)
 		f.WaitIdle(t)
 		if len(cost) == 0 {
 			f.createAddress(t)
@@ -77,33 +74,11 @@ type serviceFixture struct {
 	watch *harness.LoadBalancerWatch
 }
 
-// newServiceFixture starts a cluster and returns what makes it grow. At full size its projects are copies of one: Kube-OVN
-// needs a second for each of them.
-func newServiceFixture(t *testing.T, first int) (f *serviceFixture, grow func(size int)) {
-	t.Helper()
-	if !show.IsFullSize() {
-		f = &serviceFixture{ScaleFixture: harness.NewScaleFixture(t)}
-		f.north, f.watch = newNorthd(t, f.ScaleFixture), harness.NewLoadBalancerWatch(t, f.Cluster)
-		return f, func(size int) { f.GrowTo(t, size) }
-	}
-	s := &simulation{projects: first, services: 10, pods: 10, nodes: 10}
-	s.create(t)
-	for _, process := range []string{"ovn-northd", "node1-ovn-controller"} {
-		s.ControlLab(t, "start", process)
-	}
-	harness.Eventually(t, "northd answers", func() bool {
-		_, err := os.Stat(s.Inside(filepath.Join(s.Dir, "data/ovn/northd.ctl")))
-		return err == nil
-	})
-	s.north = newNorthd(t, s.ScaleFixture)
-	return &s.serviceFixture, func(size int) { s.growTo(t, size) }
-}
-
 // createAddress creates the EIp that the Services share, so that only their own changes are measured.
 func (f *serviceFixture) createAddress(t *testing.T) {
 	t.Helper()
-	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(0), sharedEIP,
-		"externalNetworkType: cloud"); err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := f.CreateObject(harness.Within(t, harness.Patience), "EIp", f.NamespaceOf(0), "front",
+		"externalNetworkType: cloud"); err != nil {
 		t.Fatal(err)
 	}
 	f.manage(t, f.Objects.Apply, f.manifests("first", 999, "10.0.0.7"))

@@ -105,17 +105,6 @@ func (s *simulation) continueStandIn(t *testing.T) {
 	s.standIn = startStandIn(t, s.ScaleFixture, firstCopied+s.Size*len(s.template.addresses))
 }
 
-// growTo adds copies while the API server runs, and waits until the controller has read them.
-func (s *simulation) growTo(t *testing.T, projects int) {
-	t.Helper()
-	s.Controller.Stop(syscall.SIGTERM)
-	s.standIn.stop()
-	s.projects = projects
-	s.copyProjects(t)
-	s.continueStandIn(t)
-	s.startController(t)
-}
-
 // startController starts the controller and waits until every project has run.
 func (s *simulation) startController(t *testing.T) {
 	t.Helper()
