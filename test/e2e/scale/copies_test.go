@@ -86,7 +86,7 @@ func (c *copier) vary(text string, i int) string {
 func varyIdentifier(text string, i int) string {
 	first, _ := strconv.ParseUint(text[:8], 16, 32) // the pattern allows nothing else
 	const odd = 2654435761
-	return fmt.Sprintf("%08x%s", uint32(first)^uint32(i*odd), text[8:]) //nolint:gosec // the low 32 bits are meant
+	return fmt.Sprintf("%08x%s", uint32(first)^uint32(i*odd), text[8:])
 }
 
 // onLinkMAC returns the MAC address of the on-link loopback port of a project.
