@@ -107,7 +107,7 @@ func (c *compiler) emitNodeReturn() bool {
 		match.Marked(ownership.NodeReturnMark)), nextHop), c.nodeReturnRef())
 	group := ownership.SourceRangePortGroup(c.routerSwitchPort())
 	c.out.AddRow(c.w.Shard, intent.PortGroup{Name: group, Ports: c.routerSwitchPort()}, c.project.ref())
-	emitLabel(group, c.routerSwitchPort(), ownership.DefaultNetworkLabel, row)
+	c.emitRouterLabel(group, true, row)
 	c.emitNodeReturnMarks(f, mac, row)
 	return true
 }

@@ -161,8 +161,8 @@ func (c *compiler) connectReturnPort(l *returnPort, row func(intent.Row)) {
 // network also get a label, so that a connection without one must be older than the return port.
 func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 	row(intent.PortGroup{Name: l.portGroup, Ports: l.switchPort})
-	emitLabel(l.portGroup, l.switchPort, l.mark, row)
-	emitLabel(l.portGroup, c.routerSwitchPort(), ownership.DefaultNetworkLabel, row)
+	emitLabel(l.portGroup, match.All(match.InPort(l.switchPort), match.IP()), l.mark, 0, row)
+	c.emitRouterLabel(l.portGroup, c.isDefaultNetwork(l.network), row)
 	row(intent.AddressSet{Name: c.targetSetName(l), Addresses: joinAddresses(l.targets)})
 	row(intent.ACL{
 		PortGroup: l.portGroup, Direction: intent.FromLport, Tier: ownership.LabelTier,
@@ -170,14 +170,31 @@ func (c *compiler) emitLabelACLs(l *returnPort, row func(intent.Row)) {
 	})
 }
 
-// emitLabel adds the ACLs of a port group that label the connections from a switch port.
-func emitLabel(group, port string, label int, row func(intent.Row)) {
+// emitRouterLabel adds the ACLs of a port group that label the connections from Kube-OVN's router port. If replies with
+// that label are redirected, connections that pods have opened themselves have another one: a pod that moves can get an
+// answer of a server before it has sent anything on its new node.
+func (c *compiler) emitRouterLabel(group string, redirected bool, row func(intent.Row)) {
+	in := match.InPort(c.routerSwitchPort())
+	emitLabel(group, match.All(in, match.IP()), ownership.DefaultNetworkLabel, 0, row)
+	if redirected {
+		// OVN writes the label again with each packet, so those that follow have to match, too.
+		midStream := match.Either(match.NewConnection(), match.Labelled(ownership.OwnConnectionLabel))
+		own := match.All(in, match.TCPToPortFrom(firstClientPort), match.TCPWithoutSYN(), midStream)
+		emitLabel(group, own, ownership.OwnConnectionLabel, 1, row)
+	}
+}
+
+// firstClientPort is the lowest port from which clients usually connect. Servers have lower ones.
+const firstClientPort = 32768
+
+// emitLabel adds the ACLs of a port group that label connections. Of several, the one with the highest rank is used.
+func emitLabel(group string, packets match.Expr, label, rank int, row func(intent.Row)) {
 	acl := intent.ACL{
-		PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelTier, Priority: ownership.LabelPriority,
-		Match: match.All(match.InPort(port), match.IP()).String(), Action: "pass", Label: label,
+		PortGroup: group, Direction: intent.ToLport, Tier: ownership.LabelTier, Priority: ownership.LabelPriority + rank,
+		Match: packets.String(), Action: "pass", Label: label,
 	}
 	row(acl)
-	acl.Tier, acl.Priority, acl.Action = ownership.LabelLastTier, 0, "allow-related"
+	acl.Tier, acl.Priority, acl.Action = ownership.LabelLastTier, rank, "allow-related"
 	row(acl)
 }
 
@@ -226,7 +243,7 @@ func (c *compiler) matchFromTargets(l *returnPort) match.Expr {
 // return port existed.
 func (c *compiler) matchMidStream(l *returnPort) match.Expr {
 	return match.All(match.Tracked(), match.NewConnection(), c.matchFromTargets(l),
-		match.TCPFromPortBelow(32768), match.TCPWithoutSYN())
+		match.TCPFromPortBelow(firstClientPort), match.TCPWithoutSYN())
 }
 
 // joinAddresses formats addresses, sorted as text and separated by spaces.

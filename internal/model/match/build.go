@@ -141,6 +141,9 @@ func Marked(mark int) Expr { return Expr{"pkt.mark == " + strconv.Itoa(mark)} }
 // Tracked matches packets that connection tracking has seen.
 func Tracked() Expr { return Expr{"ct.trk"} }
 
+// Either matches packets that one of two expressions matches.
+func Either(a, b Expr) Expr { return Expr{"(" + a.text + " || " + b.text + ")"} }
+
 // NewConnection matches packets of connections that connection tracking has not seen before.
 func NewConnection() Expr { return Expr{"ct.new"} }
 
@@ -157,6 +160,9 @@ func ToPorts(protocol string, ports []string) Expr {
 
 // TCPFromPortBelow matches TCP segments from a port below a limit.
 func TCPFromPortBelow(port int) Expr { return Expr{"tcp.src < " + strconv.Itoa(port)} }
+
+// TCPToPortFrom matches TCP to ports that are at least this one.
+func TCPToPortFrom(port int) Expr { return Expr{"tcp.dst >= " + strconv.Itoa(port)} }
 
 // TCPWithoutSYN matches TCP segments that do not open a connection.
 func TCPWithoutSYN() Expr { return Expr{"tcp.flags == 0/2"} }

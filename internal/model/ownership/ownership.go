@@ -154,6 +154,7 @@ const (
 	NetworkMarkBits     = 20
 	DefaultNetworkLabel = 0x53600001 // connections from the default network, or from inside
 	NodeReturnMark      = 0x53600002 // replies to connections that came in through a node
+	OwnConnectionLabel  = 0x53600003 // connections that a pod opened before it moved to this node
 )
 
 // ACLs that set labels: the first passes all packets, the last allows what no ACL in between has decided.
