@@ -323,9 +323,9 @@ show-platform: parts chart ## Show by packets what Kube-OVN's default VPC promis
 	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestPlatform[0-9]' ./test/e2e/platform ./test/e2e/view -show
 
 .PHONY: show-real
-show-real: chart lab-images ## Show nodes as in production, at full size, a line for each; items that are not built print NOT RUN (root)
+show-real: chart lab-images ## Show nodes as in production, at full size, a line for each (root)
 	bin/sallyport lab parts --real-nodes
-	SALLYPORT_SIZE=full go test -count=1 -timeout 60m -v -run '^TestReal[0-9]' ./test/e2e/real -show
+	SALLYPORT_SIZE=full go test -count=1 -timeout 90m -v -run '^TestReal[0-9]' ./test/e2e/real -show
 
 .PHONY: show-day
 show-day: parts chart site $(HELM) $(COSIGN) $(AXE) ## Show a release, and what operators need from day one on, a line for each; items that are not built print NOT RUN (root)

@@ -38,6 +38,16 @@ func listTestedVersions(t *testing.T) []testedVersion {
 			"Debian's packages, userspace datapath",
 		},
 		{
+			"OVN, upgraded from " + parts.OVNVersion + " under traffic", parts.NextOVNVersion,
+			[]string{"real"},
+			"TestReal5Upgrades", "Debian's packages, with the Open vSwitch of the older version",
+		},
+		{
+			"Virtual machines that move between nodes", "QEMU " + parts.QEMUVersion,
+			[]string{"real"},
+			"TestReal6Migration", "Debian's package, without KubeVirt's programs",
+		},
+		{
 			"OVN's databases as a cluster of three", parts.OVNVersion,
 			[]string{"lab"},
 			"TestLab4RaftLeaderDiesAndNoWriteIsLost",
@@ -115,9 +125,10 @@ and ` + "`make show-real`" + ` run.
 - **Kubernetes.** The chart refuses versions other than %s, the first with the admission policies that it
   needs. Only the version above was run.
 - **OVN 26.03.** A lab runs it with `+"`SALLYPORT_OVN=26.03`"+`. The return path was shown with it, by
-  hand. CI does not run it.
+  hand, and the upgrade to it by `+"`make show-real`"+`. CI does not run it.
 - **Processors.** Images and programs are built for amd64 and arm64. Only amd64 was run.
-- **KubeVirt.** Tests have its kind VirtualMachineInstance, and pods in the place of virtual machines.
+- **KubeVirt.** Its programs were not run. Tests have its kinds, whose objects they write, pods in the place of virtual
+  machines, and in `+"`TestReal6Migration`"+` QEMU guests that move as with KubeVirt's live migration.
 - **Open vSwitch with DPDK or hardware offload** was not run; see [the kernel's datapath](kernel-datapath.md).
 
 Before you upgrade Kube-OVN, read [the behaviour of it that Sallyport works around](engine.md). What else was not tested

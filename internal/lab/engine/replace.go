@@ -31,7 +31,9 @@ func (c *Central) Replace(ctx context.Context, other parts.Set) error {
 	if err := c.Shop.stop(northd); err != nil {
 		return err
 	}
-	if err := c.startNorthd(); err != nil {
+	// The monitor starts northd again when it crashes, as ovn-ctl has it: 26.03.1 does that each time a NAT row changes on a
+	// router that is linked to another router by a gateway port.
+	if err := c.startNorthd("--monitor"); err != nil {
 		return err
 	}
 	return c.Shop.run(ctx, "ovn-nbctl", "--db="+c.NB(), toolTimeout, "--wait=sb", "sync")
@@ -91,10 +93,10 @@ func (s Shop) stop(name string) error {
 }
 
 // startNorthd starts northd, which connects to both databases.
-func (c Central) startNorthd() error {
-	_, err := c.Shop.Processes.Start(proc.Spec{Name: northd, Argv: append([]string{
+func (c Central) startNorthd(options ...string) error {
+	_, err := c.Shop.Processes.Start(proc.Spec{Name: northd, Argv: append(append([]string{
 		c.Shop.Parts.Program(northd), "--ovnnb-db=" + c.NB(), "--ovnsb-db=" + c.SB(),
 		"--unixctl=" + filepath.Join(c.Shop.dir("ovn"), "northd.ctl"),
-	}, daemonArgs...)})
+	}, options...), daemonArgs...)})
 	return err
 }

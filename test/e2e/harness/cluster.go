@@ -189,7 +189,7 @@ func ObjectRef(kind, namespace, name string) manifest.Ref {
 		gv.Group = "k8s.ovn.org"
 	case "ExternalNetwork", "EgressRoute", "NodePath":
 		gv = schema.GroupVersion{Group: "kube-dc.com", Version: "v1alpha1"}
-	case "VirtualMachineInstance":
+	case "VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceMigration":
 		gv.Group = "kubevirt.io"
 	case "CustomResourceDefinition":
 		gv.Group = "apiextensions.k8s.io"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -79,7 +80,18 @@ func (s *Stream) resetGap() {
 // ExpectStreamsContinue fails the test unless ten more lines arrive on every stream, and returns the longest gap.
 func ExpectStreamsContinue(t *testing.T, what string, streams ...*Stream) (longest time.Duration) {
 	t.Helper()
-	deadline := time.NewTimer(Patience)
+	for _, s := range WaitStreams(Patience, streams...) {
+		t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.countLines(), s.LongestGap(), s.err)
+	}
+	for _, s := range streams {
+		longest = max(longest, s.LongestGap())
+	}
+	return longest
+}
+
+// WaitStreams waits until ten more lines have arrived on every stream, and returns those on which they have not.
+func WaitStreams(limit time.Duration, streams ...*Stream) []*Stream {
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -92,15 +104,8 @@ func ExpectStreamsContinue(t *testing.T, what string, streams ...*Stream) (longe
 		case <-tick.C:
 			maps.DeleteFunc(wanted, func(s *Stream, n int) bool { return s.countLines() >= n })
 		case <-deadline.C:
-			for s := range wanted {
-				t.Errorf("%s: %s does not go on: %d lines, silent for %v (%v)", what, s.name, s.countLines(),
-					s.LongestGap(), s.err)
-			}
-			clear(wanted)
+			return slices.Collect(maps.Keys(wanted))
 		}
 	}
-	for _, s := range streams {
-		longest = max(longest, s.LongestGap())
-	}
-	return longest
+	return nil
 }

@@ -131,15 +131,9 @@ func (r *release) install(t *testing.T) time.Duration {
 func (r *release) createCertificates(t *testing.T) {
 	t.Helper()
 	page := harness.ReadFile(t, harness.ReferenceDir+"certificates.md")
-	for _, b := range harness.ExecutableBlocks(page) {
-		if strings.HasPrefix(b.Text, "openssl ") {
-			commands := strings.ReplaceAll(b.Text, "-n kube-system",
-				"-n $([ $name = sallyport-agent ] && echo "+agentNamespace+" || echo "+controllerNamespace+")")
-			harness.RunBash(t, t.TempDir(), r.env, r.adapt(commands))
-			return
-		}
-	}
-	t.Fatal("the page does not say how to make certificates by hand")
+	commands := strings.ReplaceAll(harness.SectionBlocks(t, page, "By hand")[0], "-n kube-system",
+		"-n $([ $name = sallyport-agent ] && echo "+agentNamespace+" || echo "+controllerNamespace+")")
+	harness.RunBash(t, t.TempDir(), r.env, r.adapt(commands))
 }
 
 // checkPodSecurity tries the pods of both programs in both namespaces.

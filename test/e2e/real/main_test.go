@@ -8,7 +8,7 @@ import (
 	"github.com/sallyport/sallyport/test/show"
 )
 
-// realItems is the list that `make show-real` prints. Items without a test are not built yet.
+// realItems is the list that `make show-real` prints.
 var realItems = show.New("nodes as in production",
 	"two real nodes are Ready; memory of a node; power cut and return",
 	"the unmodified chart on real nodes: pods Ready, packets for every kind of address, doctor clean, PodSecurity",
