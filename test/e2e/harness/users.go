@@ -90,8 +90,8 @@ func TryDelete(path string) Attempt {
 
 var kindByResource = map[string]string{
 	"eips": "EIp", "fips": "FIp", "projects": "Project", "inspections": "Inspection", "egressroutes": "EgressRoute",
-	"egressservices": "EgressService",
-	"namespaces":     "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice",
+	"egressservices": "EgressService", "externalnetworks": "ExternalNetwork",
+	"namespaces": "Namespace", "services": "Service", "endpoints": "Endpoints", "endpointslices": "EndpointSlice",
 	"events": "Event",
 	"pods":   "Pod", "bindings": "Binding", "deployments": "Deployment", "statefulsets": "StatefulSet",
 	"daemonsets":  "DaemonSet",

@@ -249,6 +249,11 @@ var admissionAttacks = []attack{
 	{"M7", stolenController, "delete Kube-OVN's default subnet", byBounds, asController(
 		harness.TryDelete("subnets//ovn-default"), "deletes objects with its own labels only",
 		harness.TryDelete("subnets//evil-x-default"))},
+	{"M7", stolenController, "an ExternalNetwork that is not its own", byBounds, asController(
+		harness.TryCreate("externalnetworks//stolen", "{spec: {type: stolen, subnets: [ext-public]}}"),
+		"makes objects with its own labels only",
+		harness.TryCreate("externalnetworks//stolen", "{metadata: {labels: {app.kubernetes.io/managed-by: sallyport, "+
+			"kube-dc.com/vpc: sallyport-networks}}, spec: {type: stolen, subnets: [ext-public]}}"))},
 	{"M7", stolenController, "make a tenant's Service its own", byBounds, asController(
 		harness.TryPatch("services/acme-web/shop",
 			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"acme-web"}}}`),
