@@ -147,7 +147,7 @@ func (e *egressCompiler) assignNodes() {
 	chassis := map[string]string{}
 	for _, n := range e.w.Nodes {
 		chassis[n.Name] = n.Chassis
-		nodes = append(nodes, assign.Node{Name: n.Name, State: nodeState(n), Networks: on, Addresses: n.Addresses})
+		nodes = append(nodes, assign.Node{Name: n.Name, State: nodeState(n), Dead: n.Dead, Networks: on, Addresses: n.Addresses})
 	}
 	var requests []assign.Request
 	for _, q := range e.requests {

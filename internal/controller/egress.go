@@ -94,7 +94,8 @@ func (s *Reconciler) probeNodes(w *snapshot.EgressInput) {
 	s.Prober.SetNodes(nodes)
 	dead := s.Prober.DeadNodes()
 	for i := range w.Nodes {
-		w.Nodes[i].Ready = w.Nodes[i].Ready && !dead[w.Nodes[i].Name]
+		w.Nodes[i].Dead = dead[w.Nodes[i].Name]
+		w.Nodes[i].Ready = w.Nodes[i].Ready && !w.Nodes[i].Dead
 	}
 }
 

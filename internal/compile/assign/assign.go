@@ -13,6 +13,8 @@ import (
 type Node struct {
 	Name  string
 	State State
+	// Dead is a node that health checks have found dead, beyond what is reported of it.
+	Dead bool
 	// Networks are the external networks that the node is attached to.
 	Networks map[string]bool
 	// Addresses are the node's own. They can't be egress addresses.
@@ -150,11 +152,11 @@ func newAssignment(nodes []Node, requests []Request) *assignment {
 	return a
 }
 
-// doubtOutage lets addresses and their standbys stay where they are if all of several nodes are down. Then it is not they
+// doubtOutage lets addresses and their standbys stay where they are if all of several nodes are reported down. Then it is not they
 // that have failed, but the way to them, or the API server: after an outage of it, Kubernetes reports every node as not
 // ready for a moment.
 func (a *assignment) doubtOutage() {
-	a.doubted = len(a.nodes) > 1 && !slices.ContainsFunc(a.nodes, func(n *node) bool { return n.State != Down })
+	a.doubted = len(a.nodes) > 1 && !slices.ContainsFunc(a.nodes, func(n *node) bool { return n.State != Down || n.Dead })
 	for _, n := range a.nodes {
 		if a.doubted {
 			n.State = Draining

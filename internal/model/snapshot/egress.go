@@ -89,6 +89,8 @@ func (p PodSample) String() string {
 
 // Node is a node that may hold egress addresses.
 type Node struct {
+	// Dead is set if the controller's health checks get no answer.
+	Dead          bool
 	Name, Chassis string
 	Ready         bool
 	Draining      bool // it has to hand over its addresses
