@@ -11,7 +11,7 @@ import (
 
 // The layers of the import rule, as patterns of directories.
 const (
-	purePackages   = `internal/(model|compile|engine/kubeovn|insight/(diagnosis|explain|preflight|topology|trace|usage))`
+	purePackages   = `internal/(model|compile|engine/kubeovn|insight/(adoption|diagnosis|explain|preflight|topology|trace|usage))`
 	kube           = `internal/engine/kube`
 	ovn            = `internal/engine/ovn`
 	kernel         = `internal/engine/kernel`

@@ -37,7 +37,7 @@ func New(version string) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(suggestFlag)
 	root.AddCommand(
-		labCommand(), planCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(),
+		labCommand(), planCommand(), adoptCommand(), statusCommand(), surveyCommand(), mapCommand(), explainCommand(), topCommand(),
 		doctorCommand(version), uiCommand(version),
 		traceCommand(), versionCommand(version), checkCommand(),
 	)

@@ -11,6 +11,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // Shard compiles the snapshot of one VPC. It is total: any snapshot gives an intent and a verdict for each object.
@@ -73,6 +74,7 @@ type compiler struct {
 	eipCount        map[string]int       // EIps that count for quotas, by namespace
 	ownCounted      []snapshot.MemberEIp // for the organization's quota; nil: not computed yet
 	fips            []*fip
+	ovnFipsByOrigin map[state.Ref]string // OvnFips with names of others, by their FIps
 	services        []*service
 	hairpinNetworks map[netip.Addr]bool                 // in use
 	drainAddresses  map[netip.AddrPort]intent.ObjectKey // in use, by Service
@@ -107,6 +109,7 @@ func newCompiler(w *snapshot.VpcInput) *compiler {
 		c.eips = append(c.eips, c.eipsByKey[key])
 	}
 	c.nameOvnEips()
+	c.recordOvnFips()
 	for _, f := range sortByAge(w.FIps, func(f snapshot.FIp) snapshot.Meta { return f.Meta }) {
 		c.fips = append(c.fips, &fip{
 			FIp: f,

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -67,13 +68,13 @@ func (c *compiler) checkProjectReady() intent.Finding {
 	case port.Deleting:
 		return beingDeletedFinding(intent.OvnEip, c.externalPortName(network.Subnet))
 	case engine.SnatRule.Deleting:
-		return beingDeletedFinding(intent.OvnSnatRule, c.w.Shard)
+		return beingDeletedFinding(intent.OvnSnatRule, c.snatRuleName())
 	case !c.checkExternalPort(network.Subnet).OK():
 		return c.checkExternalPort(network.Subnet)
 	case c.project.prefixOn(network).IsValid() && (!engine.SnatRule.Ready || engine.SnatRule.ExternalIP != port.Address):
 		return intent.Finding{
 			Reason:  intent.WaitingForEngine,
-			Message: fmt.Sprintf("Kube-OVN has not applied OvnSnatRule %s yet", c.w.Shard),
+			Message: fmt.Sprintf("Kube-OVN has not applied OvnSnatRule %s yet", c.snatRuleName()),
 		}
 	default:
 		return intent.Finding{}
@@ -94,12 +95,15 @@ func (c *compiler) emitDefaultSNAT() {
 		return // Kube-OVN reads a rule once: delete it, then recreate it with the port's new address
 	}
 	spec := kubeovn.OvnSnatRuleSpec{OvnEip: name, VpcSubnet: c.subnetName()}
-	c.out.AddObject(c.clusterKey(intent.OvnSnatRule, c.w.Shard),
+	c.out.AddObject(c.clusterKey(intent.OvnSnatRule, c.snatRuleName()),
 		intent.NewObject(intent.Meta{Labels: ownership.ManagedLabels(c.w.Shard)}, spec), p.ref())
 	if have.Ready && !have.Deleting && have.ExternalIP.IsValid() && have.ExternalIP == port.Address {
 		c.out.AddRow(c.w.Shard, intent.SNAT{External: have.ExternalIP, Logical: inside}, p.ref())
 	}
 }
+
+// snatRuleName returns the name of the OvnSnatRule: that of the VPC, or the one under which it was adopted.
+func (c *compiler) snatRuleName() string { return cmp.Or(c.w.Engine.SnatRule.Name, c.w.Shard) }
 
 // The on-link loopback port, a router port linked to itself. A packet sent to its next hop leaves through the port and
 // enters the router again through the same port. The port's routing table is empty, so only the connected prefixes of

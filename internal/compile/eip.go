@@ -209,12 +209,10 @@ func (c *compiler) nameOvnEips() {
 	unnamed := slices.DeleteFunc(slices.Clone(c.eips), func(e *eip) bool {
 		return e.ExistingOvnEip != "" || e.ownOvnEipName != "" || c.isSecond(e)
 	})
+	byOrigin := c.ovnEipsByOrigin()
 	for _, e := range unnamed {
-		for _, name := range ownership.OvnEipNames(e.Namespace, e.Name) {
-			if have := c.w.Engine.OvnEips[name]; e.ownOvnEipName == "" && have.Exists && have.Owned &&
-				have.Origin == e.key.Ref() {
-				e.ownOvnEipName, taken[name] = name, true
-			}
+		if name := byOrigin[e.key.Ref()]; name != "" {
+			e.ownOvnEipName, taken[name] = name, true
 		}
 	}
 	for _, e := range unnamed {
@@ -223,6 +221,34 @@ func (c *compiler) nameOvnEips() {
 			taken[e.ownOvnEipName] = true
 		}
 	}
+}
+
+// ovnEipsByOrigin returns the OvnEip of each EIp that has one, whatever its name: those that were adopted have the names
+// that others gave them. Of several, one with a usual name counts.
+func (c *compiler) ovnEipsByOrigin() map[state.Ref]string {
+	out := map[state.Ref]string{}
+	for name, have := range c.w.Engine.OvnEips {
+		if !have.Exists || !have.Owned || have.Origin.Kind != string(intent.EIp) {
+			continue
+		}
+		names := ownership.OvnEipNames(have.Origin.Namespace, have.Origin.Name)
+		if other := out[have.Origin]; other == "" || isPreferredName(names, name, other) {
+			out[have.Origin] = name
+		}
+	}
+	return out
+}
+
+// isPreferredName reports whether an object keeps the first of two names: the one that comes first in its usual names,
+// or else the first by the alphabet.
+func isPreferredName(usual []string, a, b string) bool {
+	rank := func(name string) int {
+		if i := slices.Index(usual, name); i >= 0 {
+			return i
+		}
+		return len(usual)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) < 0
 }
 
 // chooseOvnEipName returns the first name for the OvnEip of an EIp that is free. No other EIp can have the last one.

@@ -188,7 +188,7 @@ func (c *compiler) unblockDeletions() {
 	if have := c.w.Engine.SnatRule; c.isStuckDeleting(have.ObjectState) && have.ExternalIP.IsValid() &&
 		have.InternalPrefix.IsValid() {
 		c.emitTemporaryRow(intent.SNAT{External: have.ExternalIP, Logical: have.InternalPrefix},
-			c.clusterKey(intent.OvnSnatRule, c.w.Shard))
+			c.clusterKey(intent.OvnSnatRule, c.snatRuleName()))
 	}
 }
 

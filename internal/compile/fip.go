@@ -72,11 +72,28 @@ func (c *compiler) resolveFIPs() {
 	}
 }
 
-// ovnFipName returns the name of a FIp's OvnFip: the usual one, unless that belongs to another object, or did when the
-// OvnFip was created. FIps of the management VPC have none.
+// recordOvnFips records the OvnFip of each FIp that has one under a name of others: those that were adopted.
+func (c *compiler) recordOvnFips() {
+	c.ovnFipsByOrigin = map[state.Ref]string{}
+	for name, have := range c.w.Engine.OvnFips {
+		if have.Origin.Kind != string(intent.FIp) ||
+			slices.Contains(ownership.OvnFipNames(have.Origin.Namespace, have.Origin.Name), name) {
+			continue
+		}
+		if other := c.ovnFipsByOrigin[have.Origin]; other == "" || name < other {
+			c.ovnFipsByOrigin[have.Origin] = name
+		}
+	}
+}
+
+// ovnFipName returns the name of a FIp's OvnFip: the one under which it was adopted; the usual one, unless that belongs
+// to another object, or did when the OvnFip was created. FIps of the management VPC have none.
 func (c *compiler) ovnFipName(f *fip) string {
 	if c.w.Management != nil {
 		return ""
+	}
+	if name := c.ovnFipsByOrigin[f.key.Ref()]; name != "" {
+		return name
 	}
 	names := ownership.OvnFipNames(f.Namespace, f.Name)
 	if c.w.Engine.ForeignOvnFips[names[0]] || c.w.Engine.OvnFips[names[1]].Exists {

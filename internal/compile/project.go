@@ -85,7 +85,28 @@ func (c *compiler) checkProject() intent.Finding {
 			"namespace %s exists and was not created for this project; choose another name, or delete the namespace",
 			c.w.Shard)}
 	}
+	if taken := c.checkEngineObjects(); !taken.OK() {
+		return taken
+	}
 	return c.checkPrefixes()
+}
+
+// checkEngineObjects refuses a new project whose Vpc or Subnet exists and belongs to others. Their router would get rows
+// of this project.
+func (c *compiler) checkEngineObjects() intent.Finding {
+	key := c.clusterKey(intent.Vpc, c.w.Shard)
+	switch {
+	case c.w.Namespace.Owned: // the project was accepted before
+		return intent.Finding{}
+	case c.w.Engine.ForeignVpc:
+	case c.w.Engine.ForeignSubnet:
+		key = c.clusterKey(intent.Subnet, ownership.VPCSubnetName(c.w.Shard))
+	default:
+		return intent.Finding{}
+	}
+	return intent.Finding{Reason: intent.NameReserved, Message: fmt.Sprintf(
+		"%s %s exists and was not created for this project; choose another name, or ask the operator to adopt it",
+		key.Kind, key.Name)}
 }
 
 // checkNameReserved refuses a project whose VPC would have a reserved name: one that Sallyport or Kube-OVN uses, or

@@ -12,6 +12,7 @@ import (
 	"github.com/sallyport/sallyport/internal/model/intent"
 	"github.com/sallyport/sallyport/internal/model/ipfamily"
 	"github.com/sallyport/sallyport/internal/model/snapshot"
+	"github.com/sallyport/sallyport/internal/model/state"
 )
 
 // maxRounds is more than any snapshot needs: Vpc and addresses, then ports, then translations.
@@ -62,11 +63,11 @@ func applyIntent(before *snapshot.VpcInput, in *intent.Intent) *snapshot.VpcInpu
 	objects := slices.SortedFunc(maps.Keys(in.Objects), intent.ObjectKey.Compare)
 	for _, key := range objects { // requests for a specific address come first
 		if key.Kind == intent.OvnEip && decodeSpec[kubeovn.OvnEipSpec](in.Objects[key].Value).First() != "" {
-			e.applyObject(key, in.Objects[key].Value)
+			e.applyObject(key, in.Objects[key].Value, in.Objects[key].Origin)
 		}
 	}
 	for _, key := range objects {
-		e.applyObject(key, in.Objects[key].Value)
+		e.applyObject(key, in.Objects[key].Value, in.Objects[key].Origin)
 	}
 	for key := range in.VpcEntries {
 		if key.List == intent.ExternalSubnets && w.Engine.RouterPorts != nil {
@@ -104,7 +105,7 @@ func (e *simulatedEngine) recordRows(rows intent.Rows) {
 	}
 }
 
-func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
+func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object, by state.Ref) {
 	e.Engine.OwnedObjects[key] = true
 	seen := snapshot.ObjectState{Exists: true, Ready: true}
 	switch key.Kind {
@@ -125,6 +126,7 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 		e.ovnEips()[key.Name] = snapshot.OvnEip{
 			ObjectState: seen, Owned: true, Subnet: spec.ExternalSubnet, Type: spec.Type, Address: address,
 			RequestedAddress: address,
+			Origin:           by,
 		}
 		e.simulatePort(key.Name, spec.ExternalSubnet, address)
 	case intent.OvnFip:
@@ -135,10 +137,12 @@ func (e *simulatedEngine) applyObject(key intent.ObjectKey, o intent.Object) {
 			OvnEip:      spec.OvnEip,
 			TargetIP:    target,
 			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,
+			Origin:      by,
 		}
 	case intent.OvnSnatRule:
 		spec := decodeSpec[kubeovn.OvnSnatRuleSpec](o)
 		e.Engine.SnatRule = snapshot.OvnSnatRule{
+			Name:        key.Name,
 			ObjectState: seen,
 			OvnEip:      spec.OvnEip,
 			ExternalIP:  e.ovnEips()[spec.OvnEip].Address,

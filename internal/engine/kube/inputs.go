@@ -46,6 +46,7 @@ type Inputs struct {
 	services        []*corev1.Service
 	endpointSlices  map[string][]*discoveryv1.EndpointSlice // by the Service's namespace/name
 	ownedObjects    map[intent.ObjectKey]bool
+	offers          map[intent.ObjectKey]bool // what AdoptCountLabel counts
 	// egressIPs are those that select something in the shard; for the shard of egress addresses, all.
 	egressIPs []*ovnv1.EgressIP
 	// selecting are the EgressIPs that select each namespace with pods in the management VPC; nil in other shards.
@@ -79,7 +80,7 @@ func NewInputs(of shard.Shard) *Inputs {
 		knownNamespaces: map[string]*corev1.Namespace{},
 		otherEIps:       map[string][]*kubedcv1.EIp{},
 		pods:            map[string]*corev1.Pod{}, vms: map[string]*VirtualMachineInstance{},
-		ownedObjects: map[intent.ObjectKey]bool{}, outboundFIps: map[netip.Addr]string{},
+		ownedObjects: map[intent.ObjectKey]bool{}, offers: map[intent.ObjectKey]bool{}, outboundFIps: map[netip.Addr]string{},
 		isStuck: func(client.Object) bool { return false },
 	}
 }
@@ -115,6 +116,7 @@ func (in *Inputs) Add(object client.Object) {
 			in.ownedObjects[key] = true
 		}
 	}
+	in.noteOffer(object)
 	switch o := object.(type) {
 	case *kubedcv1.Project:
 		if snapshot.ProjectShard(o.Namespace, o.Name) == in.Shard.Name {
@@ -190,8 +192,8 @@ func (in *Inputs) addKubeOVNObject(object client.Object) {
 	case *OvnFip:
 		in.ovnFips[o.Name] = o
 	case *OvnSnatRule:
-		if o.Name == in.Shard.Name {
-			in.snatRule = o
+		if o.Name == in.Shard.Name || in.snatRule == nil && cmp.Or(ownerShard(o), offeredShard(o)) == in.Shard.Name {
+			in.snatRule = o // one that was adopted may have another name
 		}
 	}
 }
@@ -229,7 +231,7 @@ func (in *Inputs) AttachedSubnets() map[string]bool {
 	}
 	for name, eip := range in.ovnEips {
 		subnet := eip.Spec.ExternalSubnet
-		if name == kubeovn.RouterPort(in.Shard.Name, subnet) && belongsToShard(eip, in.Shard.Name) {
+		if name == kubeovn.RouterPort(in.Shard.Name, subnet) && in.belongs(eip) {
 			out[subnet] = true
 		}
 	}

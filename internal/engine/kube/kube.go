@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -92,7 +93,7 @@ func (c *Cluster) availableKinds(list []intent.Kind) []intent.Kind {
 }
 
 func indexByShard(o client.Object) []string {
-	if shard := ownerShard(o); shard != "" {
+	if shard := cmp.Or(ownerShard(o), offeredShard(o)); shard != "" {
 		return []string{shard}
 	}
 	return nil

@@ -38,6 +38,8 @@ type (
 	OvnFip = Object[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
 	// OvnSnatRule is Kube-OVN's SNAT rule.
 	OvnSnatRule = Object[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
+	// OvnDnatRule is Kube-OVN's translation of one port.
+	OvnDnatRule = Object[kubeovn.OvnDnatRuleSpec, kubeovn.OvnDnatRuleStatus]
 	// Vlan is a VLAN of a provider network.
 	Vlan = Object[kubeovn.VlanSpec, Nothing]
 	// ProviderNetwork maps a physical network to interfaces of nodes.
@@ -59,6 +61,8 @@ type (
 	OvnFipList = ObjectList[kubeovn.OvnFipSpec, kubeovn.OvnFipStatus]
 	// OvnSnatRuleList is a list of OvnSnatRules.
 	OvnSnatRuleList = ObjectList[kubeovn.OvnSnatRuleSpec, kubeovn.OvnSnatRuleStatus]
+	// OvnDnatRuleList is a list of OvnDnatRules.
+	OvnDnatRuleList = ObjectList[kubeovn.OvnDnatRuleSpec, kubeovn.OvnDnatRuleStatus]
 	// VlanList is a list of Vlans.
 	VlanList = ObjectList[kubeovn.VlanSpec, Nothing]
 	// ProviderNetworkList is a list of ProviderNetworks.

@@ -78,6 +78,10 @@ func (t *Objects) ensureObject(ctx context.Context, c objectChange) (pendingWrit
 	if err != nil {
 		return pendingWrite{}, err
 	}
+	if another && isOfferedTo(now, t.shard) {
+		return pendingWrite{}, fmt.Errorf("%s was offered to this project, but its spec is not what the project needs, and "+
+			"Kube-OVN reads it only once; remove the label %s, or delete the object", c.Key, ownership.AdoptLabel)
+	}
 	if another {
 		return t.deleteObject(ctx, c.Key, now.GetUID())
 	}
@@ -218,7 +222,8 @@ func needsReplacement(c objectChange, now client.Object) (bool, error) {
 	}
 	wanted, _ := after["spec"].(map[string]any)
 	for name, value := range current {
-		if next, there := wanted[name]; there && !reflect.DeepEqual(value, next) {
+		// Kube-OVN writes fields that nobody set as empty texts.
+		if next, there := wanted[name]; there && value != "" && !reflect.DeepEqual(value, next) {
 			return true, nil
 		}
 	}

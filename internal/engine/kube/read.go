@@ -197,7 +197,7 @@ func (in *Inputs) readNamespace() snapshot.Namespace {
 	}
 	out := snapshot.Namespace{
 		Exists: true, Deleting: ns.DeletionTimestamp != nil,
-		Owned: belongsToShard(ns, in.Shard.Name),
+		Owned: belongsToShard(ns, in.Shard.Name) && in.seesAllOffers(ns),
 	}
 	out.PodSubnet = podSubnet(ns)
 	out.RemainingContent = readRemaining(ns)
@@ -223,11 +223,14 @@ func readRemaining(ns *corev1.Namespace) string {
 }
 
 // belongsToShard reports whether an object belongs to a shard: it has our labels; it lost them but still has fields
-// that we applied; or it is the OvnEip of a port of the shard's router, which Kube-OVN creates when it connects a
-// subnet and finds none.
+// that we applied; an operator offered it to the shard; or it is the OvnEip of a port of the shard's router, which
+// Kube-OVN creates when it connects a subnet and finds none.
 func belongsToShard(o client.Object, shard string) bool {
 	if ownerShard(o) != "" {
 		return ownerShard(o) == shard
+	}
+	if isOfferedTo(o, shard) {
+		return true
 	}
 	eip, isOvnEip := o.(*OvnEip)
 	return hasLostLabels(o) || isOvnEip && shard != kubeovn.ManagementVpc && eip.Spec.Type == "lrp" &&

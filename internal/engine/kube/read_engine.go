@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -193,6 +194,8 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 		OwnedObjects: in.ownedObjects, MisplacedPorts: in.readMisplacedPorts(),
 	}
 	if v := in.vpc; v != nil {
+		// Kube-OVN creates Vpcs for routers that have none, such as those of deleted Vpcs.
+		e.ForeignVpc = !in.belongs(v) && v.Labels[kubeovn.ExternalVpcLabel] != "true"
 		e.Vpc = snapshot.Vpc{
 			ObjectState:      readObservedState(v.ObjectMeta, v.Status.Standby && v.Status.Router != ""),
 			RequestedSubnets: toStringSet(v.Spec.ExtraExternalSubnets),
@@ -201,7 +204,7 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 		}
 	}
 	if s := in.subnets[ownership.VPCSubnetName(in.Shard.Name)]; s != nil {
-		e.Subnet = readObservedState(s.ObjectMeta, s.Status.IsReady())
+		e.Subnet, e.ForeignSubnet = readObservedState(s.ObjectMeta, s.Status.IsReady()), !in.belongs(s)
 		e.UsedIPs, e.UsedIPRanges = int(s.Status.V4UsingIPs+s.Status.V6UsingIPs),
 			parseAddressRanges(strings.Split(s.Status.V4UsingIPRange, ","), "-")
 	}
@@ -212,15 +215,16 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && address.IsValid() &&
 				o.Status.MacAddress != ""),
 			Subnet: o.Spec.ExternalSubnet, Type: o.Spec.Type, Address: address,
-			RequestedAddress:     parseAddr(o.Spec.External()),
-			Owned:                belongsToShard(o, in.Shard.Name),
-			Adopted:              belongsToShard(o, in.Shard.Name) && ownerShard(o) == "" && !hasLostLabels(o),
+			RequestedAddress: parseAddr(o.Spec.External()),
+			Owned:            in.belongs(o),
+			Adopted: in.belongs(o) && ownerShard(o) == "" && !hasLostLabels(o) &&
+				!isOfferedTo(o, in.Shard.Name),
 			FailedWithoutAddress: in.neverGetsAddress(o, holders),
 			Origin:               parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 	}
 	for name, o := range in.ovnFips {
-		if !belongsToShard(o, in.Shard.Name) {
+		if !in.belongs(o) {
 			e.ForeignOvnFips[name] = true
 			continue
 		}
@@ -229,22 +233,28 @@ func (in *Inputs) readKubeOVNState(ports []string) snapshot.Engine {
 		e.OvnFips[name] = snapshot.OvnFip{
 			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
 			ExternalIP: external, TargetIP: target,
-			Stuck: in.isStuck(o),
+			Stuck:  in.isStuck(o),
+			Origin: parseOrigin(o.Annotations[ownership.OriginAnnotation]),
 		}
 	}
-	if o := in.snatRule; o != nil {
-		external, _ := netip.ParseAddr(o.Status.V4Eip)
-		inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
-		e.SnatRule = snapshot.OvnSnatRule{
-			ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
-			ExternalIP: external, InternalPrefix: inside,
-			Stuck: in.isStuck(o),
-		}
+	if in.snatRule != nil {
+		e.SnatRule = in.readSNATRule(in.snatRule)
 	}
 	if ports != nil {
 		e.RouterPorts = toStringSet(ports)
 	}
 	return e
+}
+
+func (in *Inputs) readSNATRule(o *OvnSnatRule) snapshot.OvnSnatRule {
+	external, _ := netip.ParseAddr(o.Status.V4Eip)
+	inside, _ := netip.ParsePrefix(o.Status.V4IpCidr)
+	return snapshot.OvnSnatRule{
+		Name:        o.Name,
+		ObjectState: readObservedState(o.ObjectMeta, o.Status.Ready && external.IsValid()), OvnEip: o.Spec.OvnEip,
+		ExternalIP: external, InternalPrefix: inside,
+		Stuck: in.isStuck(o),
+	}
 }
 
 // isAddressPending reports whether an OvnEip has an address in its spec but not in its status. Kube-OVN writes the spec
@@ -292,7 +302,7 @@ func (in *Inputs) readAddressHolders() map[netip.Addr]snapshot.AddressOwner {
 		o := in.ovnEips[name]
 		for _, text := range []string{o.Spec.External(), o.Status.External()} {
 			if a, err := netip.ParseAddr(text); err == nil && (text == o.Status.External() || out[a].OvnEip == "") {
-				out[a] = snapshot.AddressOwner{OvnEip: name, Shard: ownerShard(o)}
+				out[a] = snapshot.AddressOwner{OvnEip: name, Shard: cmp.Or(ownerShard(o), offeredShard(o))}
 			}
 		}
 	}

@@ -88,6 +88,7 @@ func newScheme() *runtime.Scheme {
 	registerKind(s, kubeOVNGV, "OvnEip", &OvnEip{}, &OvnEipList{})
 	registerKind(s, kubeOVNGV, "OvnFip", &OvnFip{}, &OvnFipList{})
 	registerKind(s, kubeOVNGV, "OvnSnatRule", &OvnSnatRule{}, &OvnSnatRuleList{})
+	registerKind(s, kubeOVNGV, "OvnDnatRule", &OvnDnatRule{}, &OvnDnatRuleList{})
 	registerKind(s, kubeOVNGV, "Vlan", &Vlan{}, &VlanList{})
 	registerKind(s, kubeOVNGV, "ProviderNetwork", &ProviderNetwork{}, &ProviderNetworkList{})
 	registerKind(s, multusGV, "NetworkAttachmentDefinition", &NetworkAttachmentDefinition{},

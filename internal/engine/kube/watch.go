@@ -125,7 +125,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 			continue
 		}
 		object = o
-		if name := ownerShard(o); name != "" {
+		if name := cmp.Or(ownerShard(o), offeredShard(o)); name != "" {
 			w.enqueueNamed(name)
 		}
 	}
@@ -147,6 +147,10 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 		w.enqueue(shard.Networks)
 	case *corev1.Namespace, *corev1.Node, *corev1.Pod, *VirtualMachineInstance, *corev1.Service, *discoveryv1.EndpointSlice:
 		w.handleWorkload(ctx, o, was, is)
+	case *Vpc:
+		if ownerShard(o) == "" { // a Project of this name may wait until it is gone
+			w.enqueueIfProject(ctx, o.Name)
+		}
 	case *Subnet:
 		w.handleSubnet(ctx, was, is)
 	case *OvnEip:

@@ -31,6 +31,9 @@ const (
 // Provider is the provider of Subnets for the first interface of pods; so is an empty one.
 const Provider = "ovn"
 
+// ExternalVpcLabel is the label of Vpcs that Kube-OVN created for routers that it does not know.
+const ExternalVpcLabel = "ovn.kubernetes.io/vpc_external"
+
 // JoinSubnet is the Subnet between nodes and pods of that VPC.
 const JoinSubnet = "join"
 
@@ -194,6 +197,19 @@ type OvnFipSpec struct {
 	OvnEip    string `json:"ovnEip,omitempty"`
 	Vpc       string `json:"vpc,omitempty"`
 	Addresses `json:",inline"`
+	// Type of others' objects: centralized or distributed. Ours have none, which is centralized.
+	Type string `json:"type,omitempty"`
+}
+
+// OvnDnatRuleSpec is the translation of one port. We write none.
+type OvnDnatRuleSpec struct {
+	OvnEip string `json:"ovnEip,omitempty"`
+	Vpc    string `json:"vpc,omitempty"`
+}
+
+// OvnDnatRuleStatus is that translation as Kube-OVN wrote it.
+type OvnDnatRuleStatus struct {
+	Vpc string `json:"vpc,omitempty"`
 }
 
 // OvnFipStatus is the translation as Kube-OVN wrote it to OVN, once.

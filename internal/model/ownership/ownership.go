@@ -21,6 +21,14 @@ const (
 	// ShardLabel has the VPC that an object belongs to: the unit of reading and writing.
 	ShardLabel = "kube-dc.com/vpc"
 
+	// AdoptLabel is on an object that others created and that we may take over. Its value is the VPC whose Project takes
+	// it. Operators set it with `sallyport adopt`; tenants may not write it on anything outside their namespaces.
+	AdoptLabel = "network.kube-dc.com/adopt"
+	// AdoptCountLabel is on a namespace with AdoptLabel. Its value is how many objects are taken over with it, with the
+	// EIps and FIps there. Objects of different kinds become visible at different times, and taking over some of them would
+	// interrupt the others.
+	AdoptCountLabel = "network.kube-dc.com/adopt-objects"
+
 	// Finalizer is on every Project, EIp and FIp that we have written something for.
 	Finalizer = "kube-dc.com/sallyport"
 

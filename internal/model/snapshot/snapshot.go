@@ -427,8 +427,11 @@ type VIP struct{ Service, LoadBalancer string }
 
 // Engine is the state of the shard's Kube-OVN objects and OVN rows.
 type Engine struct {
-	Vpc     Vpc
-	Subnet  ObjectState
+	Vpc    Vpc
+	Subnet ObjectState
+	// ForeignVpc, ForeignSubnet: there is one of this name that belongs to others.
+	ForeignVpc, ForeignSubnet bool
+
 	OvnEips map[string]OvnEip // of the shard, and those in childRef of its EIps
 	OvnFips map[string]OvnFip
 	// ForeignOvnFips are OvnFips of others with a name that the shard would use.
@@ -522,12 +525,14 @@ type OvnFip struct {
 	ExternalIP netip.Addr
 	TargetIP   netip.Addr
 	// Stuck: Kube-OVN will never apply it. It has to be deleted and recreated.
-	Stuck bool
+	Stuck  bool
+	Origin state.Ref // the FIp that requested it; zero: unknown
 }
 
 // OvnSnatRule is the state of the project's SNAT rule.
 type OvnSnatRule struct {
 	ObjectState
+	Name           string
 	OvnEip         string
 	ExternalIP     netip.Addr
 	InternalPrefix netip.Prefix // source prefix that is translated

@@ -389,6 +389,14 @@ var controllerBounds = []protection{
 			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"guard-web"}}}`),
 	},
 	{
+		"taking over an address that is offered to another VPC",
+		harness.TryPatch("ovn-eips//guard-offered",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"guard"}}}`),
+		"the controller changes objects with its own labels only",
+		harness.TryPatch("ovn-eips//guard-offered",
+			`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"sallyport","kube-dc.com/vpc":"guard-web"}}}`),
+	},
+	{
 		"deleting an external address of others", harness.TryDelete("ovn-eips//guard-web-ext-nat"),
 		"the controller deletes objects with its own labels only",
 		harness.TryDelete("ovn-eips//guard-web-ext-lost"),

@@ -229,6 +229,8 @@ func checkControllerRights(t *testing.T, c *harness.Cluster) {
 	c.Apply(t, `{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: guard-web-ext-lost}, spec: {type: lrp, externalSubnet: ext-lost}}
 ---
 {apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: guard-web-ext-nat}, spec: {type: nat, externalSubnet: ext-nat}}
+---
+{apiVersion: kubeovn.io/v1, kind: OvnEip, metadata: {name: guard-offered, labels: {network.kube-dc.com/adopt: guard-web}}, spec: {type: nat, externalSubnet: ext-nat}}
 `)
 	for _, p := range controllerBounds {
 		controller.Cannot(t, p.what, p.attempt, p.wantWords)

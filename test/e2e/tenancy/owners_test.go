@@ -25,6 +25,7 @@ const (
 	byManager   = "labels count when the controller applied them"
 	byNames     = "a name of its own for the second OvnEip"
 	byReserved  = "condition `NameReserved`"
+	byOffer     = "condition `NameReserved` until an operator offers it"
 	byTarget    = "condition `TargetOutsideProject`"
 )
 
@@ -33,6 +34,7 @@ var ownerAttacks = []attack{
 	{"H1", managementEditor, "Service on another namespace's EIp without its consent", byConsent, bindWithoutConsent},
 	{"H1", managementEditor, "Service that asks whether another namespace has an EIp", byConsent, probeEIPExistence},
 	{"H1", tenantEditor, "Service on another project's EIp", byConsent, bindAcrossProjects},
+	{"", projectPlanner, "Project that takes over an operator's Vpc by its name", byOffer, takeForeignVPC},
 	{
 		"H1", managementEditor, "Service that goes on with an EIp after consent is withdrawn", byConsent,
 		bindAfterWithdrawal,
@@ -450,4 +452,25 @@ func createReservedProject(organization, name string) func(*testing.T, *attackFi
   spec: {cidrBlock: 10.36.0.0/24, egressNetworkType: cloud}}`, organization))
 		f.WaitForObject(t, "Project", organization, "plain", manifest.True("Accepted"))
 	}
+}
+
+// takeForeignVPC creates a Project whose Vpc exists already and belongs to an operator. Nothing is written to its router.
+// In the control the operator has removed it.
+func takeForeignVPC(t *testing.T, f *attackFixture, who actor) {
+	const vpc = `{apiVersion: kubeovn.io/v1, kind: Vpc, metadata: {name: evil-lair}, spec: {staticRoutes: [{cidr: 192.0.2.0/24, nextHopIP: 10.9.9.9, policy: policyDst}]}}`
+	f.ApplyWithoutCleanup(t, vpc)
+	f.WaitForObject(t, "Vpc", "", "evil-lair", func(o *unstructured.Unstructured) bool {
+		standby, _, _ := unstructured.NestedBool(o.Object, "status", "standby")
+		return standby
+	})
+	who.MustApply(t, f, projectManifest("lair", "10.37.0.0/24", "", "egressNetworkType: cloud"))
+	f.expectReason(t, harness.ObjectRef("Project", "evil", "lair"), "Accepted", "NameReserved")
+	if rows := f.RunNbctl(t, "lr-policy-list", "evil-lair"); strings.TrimSpace(rows) != "Routing Policies" && strings.TrimSpace(rows) != "" {
+		t.Errorf("the router has\n%s", rows)
+	}
+	if f.ReadField(t, "Vpc", "", "evil-lair", "metadata", "labels", "kube-dc.com/vpc") != "" {
+		t.Error("the Vpc is the attacker's")
+	}
+	f.DeleteAndWait(t, "Vpc", "", "evil-lair")
+	f.WaitForObject(t, "Project", "evil", "lair", manifest.True("Accepted"))
 }

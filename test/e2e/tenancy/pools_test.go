@@ -61,6 +61,13 @@ var poolAttacks = []attack{
 			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"partners":"true"}}}`)),
 	},
 	{
+		"", managementOwner, "offer the own namespace to a Project with the label of sallyport adopt", byLimits,
+		expectRefused(
+			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"network.kube-dc.com/adopt":"mgmt-b"}}}`),
+			"are for the platform's operators",
+			harness.TryPatch("namespaces//mgmt-b", `{"metadata":{"labels":{"adopt":"mgmt-b"}}}`)),
+	},
+	{
 		"L13", tenantEditor, "an EIp on a network for others, by type, by name and by subnet", byGuests,
 		requestRestrictedEIP,
 	},

@@ -89,11 +89,13 @@ func (r *docReader) listHowtos(t *testing.T) []howto {
 	list := []howto{
 		{"install.md", r.followInstall},
 		{"addresses.md", r.followAddresses},
+		{"adopt.md", r.followAdopt},
 		{"nodes.md", r.followNodes},
 		{"egress.md", r.followEgress},
 		{"look.md", r.followLook},
 		{"ui.md", r.followUI},
 		{"night.md", r.followNight},
+		{"clusters.md", r.followClusters},
 		{"cli.md", r.followCLI},
 	}
 	files, err := filepath.Glob(harness.HowtoDir + "*.md")
@@ -241,6 +243,39 @@ func (r *docReader) followAddresses(t *testing.T, page []harness.CodeBlock) {
 		"2001:db8:113::10")
 	r.DeleteAndWait(t, "Project", "globex", "six")
 	r.DeleteAndWait(t, "ExternalNetwork", "", "cloud") // later pages describe a network with IPv4
+}
+
+// followAdopt checks that the address that was adopted is the same, and answers.
+func (r *docReader) followAdopt(t *testing.T, page []harness.CodeBlock) {
+	objects := page[:len(page)-1] // the last block has the commands that adopt
+	r.runBlocks(t, objects)
+	address := r.ReadField(t, "OvnEip", "", "front", "status", "v4Ip")
+	out := r.runBlocks(t, page[len(page)-1:])
+	harness.ExpectContains(t, out, "outbound: its connections leave through ext-public, as now", "adopted: Project initech/web owns these objects")
+	if now := r.ReadStatusField(t, "FIp", "initech-web", "front", "externalIP"); now != address {
+		t.Errorf("the floating IP has address %s, and had %s", now, address)
+	}
+	r.ExpectAnswer(t, "internet", "http://"+address, "front", "203.0.113.10")
+	r.DeleteAndWait(t, "Project", "initech", "web")
+	r.DeleteAndWait(t, "Namespace", "", "initech")
+}
+
+// followClusters divides the prefix, and lets a host on the wire answer for an address of the cluster, as the router of a
+// second cluster would.
+func (r *docReader) followClusters(t *testing.T, page []harness.CodeBlock) {
+	r.dir = harness.RepositoryRoot // that of the page before is gone
+	harness.ExpectContains(t, r.runBlocks(t, page), "eip.kube-dc.com/theirs condition met")
+	address := r.ReadStatusField(t, "FIp", "globex-web", "shop", "externalIP")
+	doctor := func() string {
+		return harness.RunBash(t, r.dir, r.env, "eval \"$(sallyport lab env)\"\nsallyport doctor || true")
+	}
+	if out := doctor(); strings.Contains(out, "AddressDuplicate") {
+		t.Errorf("before the second cluster took the address, doctor prints\n%s", out)
+	}
+	r.runAt(t, "host-ext-public", "ip", "address", "add", address+"/32", "dev", "eth0")
+	harness.ExpectContains(t, doctor(), "AddressDuplicate", address)
+	r.runAt(t, "host-ext-public", "ip", "address", "del", address+"/32", "dev", "eth0")
+	r.runAt(t, "router-ext-public", "ip", "neigh", "flush", "dev", "lan")
 }
 
 // followNodes checks that nodes answer through the interface of the request after the steps of the page, and not
