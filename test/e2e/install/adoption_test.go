@@ -304,9 +304,15 @@ func TestAdoptRefuses(t *testing.T) {
 	c.CreateOrganization(t, "odd")
 	v := &oldVPC{Cluster: c, org: "odd", name: "net", prefix: "10.62.0"}
 	v.create(t)
-	version := func() string {
-		return c.ReadField(t, "Vpc", "", "odd-net", "metadata", "resourceVersion") + " " +
-			c.ReadField(t, "Subnet", "", "odd-net-default", "metadata", "resourceVersion")
+	version := func() string { // without status, which Kube-OVN writes
+		out := ""
+		for _, object := range []string{"Vpc odd-net", "Subnet odd-net-default", "OvnEip odd-net-ext-cloud", "OvnSnatRule odd-net"} {
+			kind, _, name := harness.ParseObjectName(object)
+			for _, field := range []string{"uid", "generation", "labels", "annotations"} {
+				out += c.ReadField(t, kind, "", name, "metadata", field) + " "
+			}
+		}
+		return out
 	}
 	c.WaitForObject(t, "Namespace", "", "odd-net", manifest.Exists)
 	before := version()
