@@ -21,8 +21,10 @@ func TestOffersCountTogether(t *testing.T) {
 	home := &corev1.Namespace{ObjectMeta: offeredMeta("acme-web", "acme-web")}
 	home.Labels[ownership.AdoptCountLabel] = "3"
 	eip := &kubedcv1.EIp{ObjectMeta: metav1.ObjectMeta{Namespace: "acme-web", Name: "web"}}
-	all := []client.Object{home, &Vpc{ObjectMeta: offeredMeta("acme-web", "acme-web")},
-		&OvnEip{ObjectMeta: offeredMeta("front", "acme-web")}, eip}
+	all := []client.Object{
+		home, &Vpc{ObjectMeta: offeredMeta("acme-web", "acme-web")},
+		&OvnEip{ObjectMeta: offeredMeta("front", "acme-web")}, eip,
+	}
 	for n := range len(all) + 1 {
 		in := NewInputs(shard.Named("acme-web"))
 		in.AddAll(all[:n])

@@ -119,17 +119,7 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 	if is == nil {
 		w.cluster.forgetObject(was)
 	}
-	var object client.Object
-	for _, o := range []client.Object{was, is} {
-		if o == nil {
-			continue
-		}
-		object = o
-		if name := cmp.Or(ownerShard(o), offeredShard(o)); name != "" {
-			w.enqueueNamed(name)
-		}
-	}
-	switch o := object.(type) {
+	switch o := w.enqueueOwners(was, is).(type) {
 	case *kubedcv1.Project:
 		w.handleProject(ctx, o, was, is)
 	case *ovnv1.EgressIP:
@@ -157,6 +147,21 @@ func (w *eventMapper) handleChange(ctx context.Context, was, is client.Object) {
 		w.handleReleasedAddress(ctx, was, is)
 		w.handleRouterPortEIp(ctx, o)
 	}
+}
+
+// enqueueOwners enqueues the shards that an object belongs to or is offered to, and belonged to before. It returns the
+// object as it is, or as it was if it has been deleted.
+func (w *eventMapper) enqueueOwners(was, is client.Object) (object client.Object) {
+	for _, o := range []client.Object{was, is} {
+		if o == nil {
+			continue
+		}
+		object = o
+		if name := cmp.Or(ownerShard(o), offeredShard(o)); name != "" {
+			w.enqueueNamed(name)
+		}
+	}
+	return object
 }
 
 // handleProject enqueues the shard of a Project. When a Project is created or deleted, it also enqueues the shard of

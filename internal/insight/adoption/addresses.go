@@ -175,7 +175,8 @@ func (p *planner) planFloatingIP(f *ovnFip, o *ovnEip) {
 		delete(p.routed, target)
 	}
 	i := slices.IndexFunc(p.FIps, func(have kubedcv1.FIp) bool {
-		return have.Namespace == p.VPC && (f.Origin == fipRef(have.Namespace, have.Name) || slices.Contains(ownership.OvnFipNames(have.Namespace, have.Name), f.Name) ||
+		return have.Namespace == p.VPC && (f.Origin == fipRef(have.Namespace, have.Name) ||
+			slices.Contains(ownership.OvnFipNames(have.Namespace, have.Name), f.Name) ||
 			have.Spec.EIp == eipName || have.Spec.EIp == "" && have.Spec.IPAddress == target.String() &&
 			(have.Spec.ExternalNetworkType == "" || string(have.Spec.ExternalNetworkType) == x.Type))
 	})

@@ -133,7 +133,7 @@ func prepare(ctx context.Context, config Config) (*Daemon, error) {
 	d.cluster = &cluster.Cluster{
 		Parts: set, Processes: d.processes, State: config.path(Data), CA: ca, Address: servers[0].Addr(),
 		Services: config.Blueprint.ServiceRange(), ServiceRanges: config.Blueprint.ServiceRanges(),
-		Grace:    grace, Reachable: config.Blueprint.RealNodes > 0,
+		Grace: grace, Reachable: config.Blueprint.RealNodes > 0,
 	}
 	d.kubeovn = cluster.KubeOVN{NB: d.central.NBPlain(), SB: d.central.SBPlain(), Blueprint: config.Blueprint}
 	return d, netns.Own().LinkUp("lo")

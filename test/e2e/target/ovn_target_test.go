@@ -205,7 +205,7 @@ func TestRowsOfARouter(t *testing.T) {
 		{"of some addresses of a set are written one by one", (*rowsFixture).checkSomeAddresses},
 		{"come back when they are changed by hand", (*rowsFixture).checkDrift},
 		{"of others stay", (*rowsFixture).checkForeignRows},
-		{"put the address of a port of others right", (*rowsFixture).checkPortNetwork},
+		{"put the addresses of a port of others right", (*rowsFixture).checkPortNetworks},
 		{"of one key become one", (*rowsFixture).checkDuplicates},
 		{"need their router", (*rowsFixture).checkOrphans},
 		{"are written beside other writers", (*rowsFixture).checkConcurrentWriters},
@@ -393,25 +393,33 @@ func (b *rowsFixture) dumpOtherRows(t *testing.T) string {
 	return strings.TrimSpace(text)
 }
 
-// checkPortNetwork checks that Kube-OVN's port gets the wanted address, and keeps it when it is no longer wanted; a
-// missing port is not created.
-func (b *rowsFixture) checkPortNetwork(t *testing.T) {
+// checkPortNetworks checks that Kube-OVN's port gets the wanted addresses, of both families, and keeps them when they are
+// no longer wanted; a missing port is not created.
+func (b *rowsFixture) checkPortNetworks(t *testing.T) {
 	b.RunNbctl(t, "lrp-add", rowsRouter, "rows-wan", "0a:00:00:00:00:03", "198.51.102.16/24")
 	b.waitUntil(t, "the client knows the port", func() bool {
 		return slices.Contains(b.client.RouterPortNames(rowsRouter), "rows-wan")
 	})
-	want := wantedRows(intent.RouterPortNetwork{Port: "rows-wan", Network: netip.MustParsePrefix("198.51.102.11/24")})
-	for _, want := range []intent.Rows{want, {}} {
-		b.mustConverge(t, want)
-		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan",
-			"networks")); got != `["198.51.102.11/24"]` {
-			t.Errorf("the port has %s", got)
+	want := func(port, networks string) intent.Rows {
+		return wantedRows(intent.RouterPortNetworks{Port: port, Networks: networks})
+	}
+	const v4, both = `["198.51.102.11/24"]`, `["198.51.102.11/24", "2001:db8:66::b/64"]`
+	for _, step := range []struct {
+		wanted intent.Rows
+		have   string
+	}{
+		{want("rows-wan", "198.51.102.11/24"), v4},
+		{intent.Rows{}, v4},
+		{want("rows-wan", "198.51.102.11/24 2001:db8:66::b/64"), both},
+		{intent.Rows{}, both},
+		{want("rows-wan", "198.51.102.11/24"), v4},
+	} {
+		b.mustConverge(t, step.wanted)
+		if got := strings.TrimSpace(b.RunNbctl(t, "get", "logical_router_port", "rows-wan", "networks")); got != step.have {
+			t.Errorf("the port has %s, want %s", got, step.have)
 		}
 	}
-	err := b.converge(wantedRows(intent.RouterPortNetwork{
-		Port:    "rows-missing",
-		Network: netip.MustParsePrefix("198.51.102.11/24"),
-	}))
+	err := b.converge(want("rows-missing", "198.51.102.11/24"))
 	if err == nil || !strings.Contains(err.Error(), "port rows-missing does not exist") {
 		t.Errorf("a port that is not there: %v", err)
 	}
