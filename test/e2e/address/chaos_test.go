@@ -53,7 +53,7 @@ func TestCore5FaultsUnderTheStormEndInTheSame(t *testing.T) {
 		s.seed, s.countSteps(), len(s.tenants), took.Seconds(), f.faultCount, f, tookDisturbed.Seconds())
 	item.AddFigure("%s", same)
 	checkDeletionDuringOutage(t, c, item)
-	checkForgottenRouter(t, c, item)
+	checkForgottenRouter(t, c, ctl, item)
 	ctl.Stop(syscall.SIGTERM)
 	checkLeaderFailover(t, c, item)
 }

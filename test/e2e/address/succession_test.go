@@ -153,8 +153,9 @@ func checkDeletionDuringOutage(t *testing.T, c *harness.Cluster, item *show.Item
 
 // checkForgottenRouter shows that a project can be deleted although Kube-OVN does not remove the router of its Vpc. A
 // finalizer of an OvnEip holds up the project until the router is gone, and then the router is made again.
-func checkForgottenRouter(t *testing.T, c *harness.Cluster, item *show.Item) {
+func checkForgottenRouter(t *testing.T, c *harness.Cluster, ctl *harness.Controller, item *show.Item) {
 	t.Helper()
+	const rowEvents = `sallyport_shard_asks_total{by="OVN"}`
 	const vpc = "absent-a"
 	kubernetes := c.Client.CoreV1().RESTClient()
 	patchEIP := func(patch string) {
@@ -174,7 +175,9 @@ func checkForgottenRouter(t *testing.T, c *harness.Cluster, item *show.Item) {
 	}
 	c.WaitForObject(t, "Vpc", "", vpc, manifest.Gone)
 	harness.Eventually(t, "Kube-OVN has removed the router", func() bool { return !routerExists() })
+	before := ctl.ReadMetrics(t)[rowEvents]
 	c.RunNbctl(t, "lr-add", vpc, "--", "set", "Logical_Router", vpc, "external_ids:vendor=kube-ovn")
+	harness.Eventually(t, "the controller has seen the router", func() bool { return ctl.ReadMetrics(t)[rowEvents] > before })
 	begin := time.Now()
 	patchEIP(`[{"op": "remove", "path": "/metadata/finalizers"}]`)
 	if err := c.Objects.Wait(harness.Within(t, harness.Patience), harness.ObjectRef("Project", "absent", "a"),
