@@ -110,7 +110,9 @@ func (f *serviceFixture) waitForVIPOf(t *testing.T, project int, name, backend s
 	at, err := f.watch.WaitUntil(harness.Within(t, harness.Patience), f.NamespaceOf(project)+"/"+name,
 		harness.HasBackend(backend))
 	if err != nil {
-		t.Fatalf("the VIP of %s: %v", name, err)
+		t.Logf("the controller's counters: %v", f.Controller.ReadMetrics(t))
+		t.Fatalf("the VIP of %s has no backend %s: %v\n%s", name, backend, err, f.RunNbctl(t, "--format=list", "--columns=name,vips,external_ids",
+			"find", "Load_Balancer", "external_ids:sallyport-vpc="+f.NamespaceOf(project)))
 	}
 	return at
 }
