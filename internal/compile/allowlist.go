@@ -22,7 +22,9 @@ func (c *compiler) emitAllowLists() {
 		return
 	}
 	p.partly = firstProblem(checkAllowList(p.IngressAllowList, "ingress"), checkAllowList(p.EgressAllowList, "egress"))
-	restricts := func(f ipfamily.Family) bool { return p.IngressAllowList.Restricts(f) || p.EgressAllowList.Restricts(f) }
+	restricts := func(f ipfamily.Family) bool {
+		return p.IngressAllowList.Restricts(f) || c.egressAllowList(f).Restricts(f)
+	}
 	if c.isVPCTerminating() || !c.w.Engine.RouterPorts[c.internalPortName()] ||
 		!slices.ContainsFunc(c.connectedFamilies(), restricts) {
 		return
@@ -40,10 +42,20 @@ func (c *compiler) emitAllowLists() {
 		if p.IngressAllowList.Restricts(f) {
 			c.emitIngressACLs(f, group, returnPorts, row)
 		}
-		if p.EgressAllowList.Restricts(f) {
+		if c.egressAllowList(f).Restricts(f) {
 			c.emitEgressACLs(f, group, returnPorts, row)
 		}
 	}
+}
+
+// egressAllowList returns the addresses that the project's pods may open connections to. EgressIPs have addresses of one
+// family. If one that fails closed selects pods of the project, no pod may leave in the other family: it would have the
+// router's address, and a pod that is not known yet may be selected.
+func (c *compiler) egressAllowList(f ipfamily.Family) snapshot.AllowList {
+	if c.selected.closes && f != c.families[0] {
+		return snapshot.AllowList{IsSet: true}
+	}
+	return c.project.EgressAllowList
 }
 
 // emitIngressACLs adds the ACLs for packets from the router, through its usual port and through the return ports.
@@ -74,7 +86,7 @@ func (c *compiler) emitIngressACLs(f ipfamily.Family, group string, returnPorts 
 func (c *compiler) emitEgressACLs(f ipfamily.Family, group string, returnPorts []*returnPort, row func(intent.Row)) {
 	set := ownership.AllowListAddressSet(c.w.Shard, "egress", f)
 	own := []netip.Prefix{c.project.prefix(f).Masked()}
-	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(f, c.project.EgressAllowList.Prefixes,
+	row(intent.AddressSet{Name: set, Addresses: joinPrefixes(f, c.egressAllowList(f).Prefixes,
 		c.projectExternalIPs(), c.w.Config.ClusterPrefixes, own, internalByFamily[f].notRouted)})
 	row(intent.ACL{
 		PortGroup: group, Direction: intent.FromLport, Priority: ownership.AllowListPriority + 1, Action: "pass",

@@ -476,6 +476,44 @@ func TestSelections(t *testing.T) {
 	}
 }
 
+// EgressIPs have IPv4 addresses. In a project with one that fails closed, pods open no IPv6 connections to the outside.
+func TestFailClosedEgressIPStopsTheOtherFamily(t *testing.T) {
+	x := snapshot.ExternalSubnet{
+		Subnet: "ext-public", Network: "public", Type: "public", Ready: true, Free: 9,
+		Prefix: netip.MustParsePrefix("198.51.100.0/24"), Gateway: addr("198.51.100.1"),
+	}
+	if err := x.AddSecond(snapshot.SecondPrefix{
+		Prefix: netip.MustParsePrefix("2001:db8:51::/64"), Gateway: addr("2001:db8:51::1"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		selections []snapshot.Selection
+		want       []string
+	}{
+		"no EgressIP": {nil, nil},
+		"open":        {[]snapshot.Selection{{EgressIP: "a", FailOpen: true}}, nil},
+		"closed":      {[]snapshot.Selection{{EgressIP: "a"}}, []string{"from-lport drop ip6"}},
+	} {
+		in, _ := Simulate(snapshot.VpcInput{
+			Shard: testShard, Selections: c.selections, ExternalSubnets: []snapshot.ExternalSubnet{x},
+			Projects: []snapshot.Project{{
+				Meta: snapshot.Meta{Namespace: "acme", Name: "prod"}, NetworkType: "public",
+				Prefixes: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00:10::/64")},
+			}},
+		})
+		var got []string
+		for _, entry := range in.Rows {
+			if r, is := entry.Value.(intent.ACL); is && r.Action == "drop" {
+				got = append(got, strings.Join([]string{string(r.Direction), r.Action, r.Match}, " "))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: ACLs that drop are %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 // summarizeEgress formats which pods use which egress addresses.
 func summarizeEgress(in *intent.Intent, vpc string) (out []string) {
 	set := func(name string) string {

@@ -23,6 +23,7 @@ func TestIPv6(t *testing.T) {
 	t.Run("packets", s.checkPackets)
 	t.Run("services", s.checkServices)
 	t.Run("addresses", s.checkAddresses)
+	t.Run("fail closed", s.checkFailClosed)
 	t.Run("trace", s.checkTrace)
 	t.Run("recovery", s.checkRecovery)
 	t.Run("removed", s.checkRemoved)
