@@ -125,6 +125,7 @@ func (p *fipFixture) checkInboundFIPs(t *testing.T) string {
 	t.Run("while they exist", func(t *testing.T) {
 		p.createFIP(t, "public", "Inbound", p.publicEIP)
 		p.createFIP(t, "cloud", "Inbound", p.cloudEIP)
+		p.WaitGatewaysSettled(t) // they are the first of this lab
 		p.ResetDrops(t)
 		asked += p.expectInbound(t, p.public, p.publicAddress) + p.expectInbound(t, p.cloud, p.cloudAddress)
 		p.expectEgressAs(t, "s1.mail", p.nodeAddresses["node1"])

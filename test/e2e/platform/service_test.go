@@ -126,7 +126,7 @@ func (p *platformFixture) createServices(t *testing.T) map[string]string {
 			out[s.name+"-"+network] = p.waitForAddress(t, s.namespace, s.name+"-"+network)
 		}
 	}
-	p.SyncFlows(t)
+	p.WaitGatewaysSettled(t) // they are the first of this lab
 	return out
 }
 
