@@ -24,7 +24,7 @@ func RunAlone(t *testing.T) {
 	lockTheme(t, syscall.LOCK_EX, true)
 }
 
-// RunQuietly is for tests that measure time and whose limits are wide in CI (TimeLimit). There, test/e2e/run runs three of
+// RunQuietly is for tests that measure time and whose limits are wide in CI (TimeLimit). There, test/e2e/run runs two of
 // them at a time, and nothing else; two thirds of the machine are idle while one runs. At full size it is RunAlone. Call it
 // first.
 func RunQuietly(t *testing.T) {

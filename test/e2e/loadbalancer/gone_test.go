@@ -20,7 +20,7 @@ var maxOutage = harness.TimeLimit(250 * time.Millisecond)
 // TestBalancer4Restarts shows that the rows of load balancers, which Kube-OVN's controller deletes when it starts, are
 // restored before clients notice, and that open connections continue. Without our controller the rows stay away.
 func TestBalancer4Restarts(t *testing.T) {
-	harness.RunQuietly(t)
+	harness.RunAlone(t) // a stream that sends while load balancers are gone can be reset
 	item := balancerItems.Item(t, 4)
 	h := newBackendProject(t, "restarts", "10.53.0.0/24")
 	var addresses []string
